@@ -173,7 +173,7 @@ def measure() -> dict[str, float]:
     ids = torch.zeros(16, 8, dtype=torch.long)
     with torch.no_grad(), population.route(names):  # also warms the process up
         population.model(input_ids=ids)
-        stacks = sum(t.numel() * t.element_size() for pair in population.routing._cache.values() for t in pair)
+        stacks = sum(t.numel() * t.element_size() for pair, _ in population.routing._cache.values() for t in pair)
     start = resident()
     with population.route(names):
         population.model(input_ids=ids).logits.square().mean().backward()

@@ -107,11 +107,16 @@ def runner(engine) -> str:
 
 
 def difference(report: Report, sampler, where: str) -> None:
-    """What the canary saw after the last sync, beside its tolerance."""
+    """What the canary saw after the last sync, beside its tolerance, and which adapters the engine has in memory."""
     worst = max(sampler.liveness.values(), key=lambda one: one.error)
     what = f"{where}: the canary's largest difference, nats"
     report.number(what, worst.error, most=sampler.canary.tolerance(None))
     report.detail("canary of the base", sampler.canary.base_error)
+    report.detail("the engine repeats its answers", sampler.engine.repeats)
+    versions = list(sampler.serving.values())
+    held = sampler.engine.held(versions)
+    alike = sum(sums == sampler.canary._sums(one.member) for sums, one in zip(held, versions, strict=True))
+    report.number(f"{where}: adapters in its memory that are the trainer's, bit for bit", alike / len(held), least=1)
 
 
 def sleep_twice(report: Report, sampler) -> None:

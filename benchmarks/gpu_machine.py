@@ -4,12 +4,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import sysconfig
 
 import torch
 from gpu_report import Report, versions
 from measuring import alternate
+
+from trl_populora.training.devices import missing_for_triton
 
 
 NO_TRITON = "Triton does not work"  # detail of the stage `machine`
@@ -41,13 +41,13 @@ def machine(report: Report) -> None:
 
 def triton(report: Report) -> None:
     """Whether TRL's loss runs here: on a GPU it is a Triton kernel, and Triton compiles C when it first starts one."""
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    header = os.path.join(sysconfig.get_paths("posix_prefix")["include"], "Python.h")
-    missing = [] if compiler else ["no C compiler: install gcc"]
-    if not os.path.exists(header):
-        missing.append(f"no {header}: install python{sys.version_info[0]}.{sys.version_info[1]}-dev")
-    shown = "; ".join(missing) or f"{compiler}, {header}"
-    report.number("Triton's C compiler and Python.h", int(not missing), shown=shown, least=1)
+    missing = missing_for_triton()
+    report.number(
+        "what Triton needs: C compiler, Python.h, ldconfig",
+        int(not missing),
+        shown="; ".join(missing) or "all",
+        least=1,
+    )
     try:
         errors = {dtype: loss_error(report.device, dtype) for dtype in (torch.float32, torch.bfloat16)}
     except Exception as reason:

@@ -40,8 +40,8 @@ def sizes(base: Base, layer: dict[str, float], args: argparse.Namespace) -> dict
 def memory(base: Base, size: dict[str, float], *, rank: int, members: int, args: argparse.Namespace) -> dict:
     """Bytes on one GPU with the base whole (under DDP) or sharded, and on a machine's host.
 
-    "train" is the backward of a micro-batch just before the optimizer's step, "sample" the prompts' pass of a batch or
-    its last token, whichever takes more.
+    "train" is the backward of a micro-batch just before the optimizer's step, "sample" the pass of the prompts or
+    the last token of a batch, whichever takes more.
     """
     one = base.adapter(rank) * FP32
     parts = {"adapters": members * one, "gradients": members * one, "moments": 2 * members * one}
@@ -117,7 +117,7 @@ def report(args: argparse.Namespace) -> dict:
             "sharded",
             "activations",
             "KV cache",
-            "prompts' pass",
+            "pass of the prompts",
             "update of a micro-batch, s",
             "gathering the base once, s",
         ],

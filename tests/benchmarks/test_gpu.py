@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from benchmarks import gpu
 from trl_populora.population import Population
@@ -339,6 +340,28 @@ def test_wrong_routing_is_seen(parts, tmp_path, monkeypatch):
         reached = [number["reached"] for number in report.told["numbers"] if number["aim"]]
         assert reached == [not wrong] * 2
     assert read(tmp_path, "equivalence")["numbers"] == report.told["numbers"]
+
+
+@pytest.mark.slow
+def test_members_that_touch_each_other_are_seen(parts, tmp_path, monkeypatch):
+    backward, rows = parts.equivalence.backward, parts.equivalence.ROWS
+
+    def leaking(population, *args, **kwargs):
+        """Those without rows get a gradient, and the first one's depends on the weights of another."""
+        backward(population, *args, **kwargs)
+        for i, name in enumerate(population):
+            if i not in rows:
+                for parameter in population.parameters(name):
+                    parameter.grad = torch.ones_like(parameter)
+        first, other = (population.parameters(list(population)[i]) for i in sorted(set(rows))[:2])
+        for parameter, its in zip(first, other, strict=True):
+            parameter.grad += its.detach()
+
+    for wrong in (None, leaking):
+        monkeypatch.setattr(parts.equivalence, "backward", wrong or backward)
+        report = parts.Report(tmp_path, "equivalence", toy=True, seconds=60)
+        parts.equivalence.isolation(report)
+        assert [number["reached"] for number in report.told["numbers"]] == [wrong is None] * 4
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import json
 import re
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -153,6 +154,23 @@ def test_a_gpu_that_pytorch_cannot_use_is_no_device(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)  # by the driver, also if it is too old
     [(line, problem)] = doctor.devices()
     assert line.startswith("Devices: CPU only") and problem is None
+
+
+def test_what_triton_lacks_beside_a_gpu_is_a_problem(monkeypatch):
+    """It would show in the first loss, after minutes of sampling."""
+    monkeypatch.setattr("trl_populora.training.devices.gpus", lambda: [SimpleNamespace(name="a card")])
+    monkeypatch.setenv("CC", "cc")
+    monkeypatch.setenv("TRITON_LIBCUDA_PATH", "/driver")
+    monkeypatch.setattr("os.path.exists", lambda path: True)
+    assert [problem for _, problem in doctor.devices()] == [None]
+    monkeypatch.setattr("os.path.exists", lambda path: False)
+    monkeypatch.delenv("CC")
+    monkeypatch.delenv("TRITON_LIBCUDA_PATH")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    [_, (line, problem)] = doctor.devices()
+    assert line.startswith("Triton") and all(
+        part in problem for part in ("install gcc", "Python.h: install python3.", "set TRITON_LIBCUDA_PATH")
+    )
 
 
 def test_a_gpu_that_is_not_here_is_computed_for(tmp_path, tiny_model, capsys, monkeypatch):

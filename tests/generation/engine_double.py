@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tests.tiny import tiny_model
 from trl_populora.generation.engines import Drawn, Engine, EngineError
 from trl_populora.generation.engines.engine import check_unmixed
-from trl_populora.generation.engines.weight_changes import added
+from trl_populora.generation.engines.weight_changes import added, bit_sums
 from trl_populora.population import Factor
 
 
@@ -44,6 +44,7 @@ class EngineDouble(Engine):
         rounding (`tuple[float, float]`): Nats by which reported log-probabilities are off, of the base and of members.
         forgetful (`bool`): Once it has slept, it is deaf.
         unsteady (`bool`): The last bits of its answers change from call to call.
+        open (`bool`): Its memory can be read, as that of an engine in the trainer's process.
     """
 
     where, block_size, max_model_length, everywhere = "the double", 16, 256, True
@@ -54,7 +55,7 @@ class EngineDouble(Engine):
         self.loaded, self.history, self.calls, self.asleep = {}, [], [], False
         self.lost = []
         right = {"stale": False, "swapped": {}, "deaf": False, "raw": False, "rounding": (0, 0), "forgetful": False}
-        right["unsteady"] = False
+        right |= {"unsteady": False, "open": False}
         vars(self).update(right | faults)
 
     def start(self, spec):
@@ -82,6 +83,10 @@ class EngineDouble(Engine):
 
     def unload(self, version):
         self.loaded.pop(version.name, None)
+
+    def held(self, versions):
+        read = [self.adapters[version.name].values() for version in versions]
+        return [bit_sums(X for A, B, s in one for X in (A, B * s)) if self.open else None for one in read]
 
     @torch.no_grad()
     def generate(self, rows, sampling):

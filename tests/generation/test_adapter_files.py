@@ -65,7 +65,7 @@ def test_weights_are_stored_in_the_engines_type(tmp_path):
     files.close()
 
 
-def test_a_folder_in_memory_that_is_too_small_is_not_taken(tmp_path, monkeypatch):
+def test_a_folder_in_memory_that_is_too_small_is_not_taken(tmp_path, monkeypatch, caplog):
     """Docker gives /dev/shm 64 MB."""
     population, sizes = tiny_population(1, 1), {"/dev/shm": 10, str(tmp_path): 10**12}
     parameters = sum(p.numel() for p in population.parameters("student_0"))
@@ -77,6 +77,7 @@ def test_a_folder_in_memory_that_is_too_small_is_not_taken(tmp_path, monkeypatch
     monkeypatch.setattr(adapters.tempfile, "gettempdir", lambda: str(tmp_path))
     files = AdapterFiles(population, dtype=torch.bfloat16)
     assert files.folder.startswith(str(tmp_path))
+    assert f"adapters reach the engine through {tmp_path}" in caplog.text and "--shm-size" in caplog.text
     assert files.needed == 2 * 4 * parameters  # two versions of two members, as much as four probes
     files.close()
     sizes[str(tmp_path)] = files.needed - 1

@@ -235,6 +235,20 @@ def test_a_member_that_rounding_moves_is_asked_again_and_goes_on(make, caplog):
         make(faults={"rounding": (1e-3, 9e-3)}).sync()
 
 
+def test_a_base_that_rounds_more_than_usual_is_told_and_sets_the_tolerance(make, caplog):
+    sampler = make()
+    sampler.engine.rounding = (3e-3, 2.9e-3)
+    sampler.canary._compare_base()
+    assert caplog.text.count("differ by 0.003 nats, where 0.002 are usual") == 1
+    sampler.sync()
+    assert len(caplog.messages) == 1 and len(sampler.engine.calls[-1]) == 4  # no member is doubted
+    assert sampler.canary.tolerance("student_0") == pytest.approx(3e-3, rel=0.01)
+    assert sampler.canary.limit("student_0") == pytest.approx(8 * 3e-3, rel=0.01)
+    sampler.engine.rounding = (7e-3, 0)
+    with pytest.raises(LivenessError, match=r"frozen base: log-probabilities differ by 0.007 \(at most 0.006\)"):
+        sampler.canary._compare_base()
+
+
 def test_a_second_answer_without_numbers_is_refused(make, monkeypatch):
     sampler = make(faults={"rounding": (1e-3, 3e-3)})
     generate, looks = sampler.engine.generate, []
@@ -322,14 +336,39 @@ def test_a_version_that_a_restarted_server_lost_is_not_asked(make):
 
 
 def test_an_engine_that_does_not_repeat_itself_is_told(make, caplog):
-    """Then nothing shows a small step, and nothing is wrong with a step that was taken."""
+    """Then no answer shows a small step, and none is asked for."""
     make()
+    make(faults={"unsteady": True, "open": True})
     assert not caplog.messages
     sampler = make(faults={"unsteady": True})
     assert "does not repeat its answers bit for bit" in caplog.text and "more than 0.002 nats" in caplog.text
     sampler.sync()
     shift(sampler.population, "student_1", 1e-6)
+    before = len(sampler.engine.calls)
     sampler.sync()
+    assert len(sampler.engine.calls) == before + 1
+
+
+@pytest.mark.parametrize("unsteady", [False, True])
+def test_old_weights_in_a_memory_that_can_be_read_are_caught(make, unsteady):
+    """Far below what answers can show, for members that were changed and for others; no further call is needed."""
+    sampler = make(faults={"open": True, "unsteady": unsteady})
+    sampler.sync()
+    shift(sampler.population, "student_1", 1e-7)
+    before = len(sampler.engine.calls)
+    sampler.sync()
+    assert len(sampler.engine.calls) == before + 1
+    sampler.engine.stale = True
+    shift(sampler.population, "student_1", 1e-7)
+    with pytest.raises(LivenessError, match="'student_1' .* those in its memory are others"):
+        sampler.sync()
+    sampler.engine.stale = False
+    sampler.sync()
+    kept = loaded(sampler)["teacher_0"]
+    next(iter(sampler.engine.adapters[kept.name].values())).A[0, 0] += 1e-7
+    shift(sampler.population, "student_1", 1e-7)
+    with pytest.raises(LivenessError, match="'teacher_0' .* those in its memory are others"):
+        sampler.sync()
 
 
 def test_an_engine_sleeps_once_a_round_and_is_checked_when_it_wakes(make):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from trl_populora import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 from trl_populora.training import construction
 
 
@@ -31,6 +32,7 @@ def test_the_base_lies_on_one_device(monkeypatch, device, launched, given, expec
     monkeypatch.setattr(construction, "create_model_from_path", load)
     args = SimpleNamespace(
         beta=0.0,
+        n_gpu=1,
         initial_adapters=None,
         shard_base=False,
         seed=0,
@@ -47,6 +49,7 @@ def test_the_base_lies_on_one_device(monkeypatch, device, launched, given, expec
 def test_a_name_that_only_recipes_know_is_not_looked_for_on_the_hub(monkeypatch):
     monkeypatch.setattr(construction, "create_model_from_path", lambda *_, **__: pytest.fail("it was loaded"))
     args = SimpleNamespace(
+        n_gpu=1,
         trust_remote_code=False,
         model_init_kwargs=None,
         distributed_state=SimpleNamespace(distributed_type="NO"),
@@ -54,3 +57,12 @@ def test_a_name_that_only_recipes_know_is_not_looked_for_on_the_hub(monkeypatch)
     )
     with pytest.raises(ValueError, match=r"model='tiny' is a name of recipes: pass .*resolve_base\('tiny'\)"):
         construction._load_base("tiny", args, None)
+
+
+def test_several_gpus_in_one_process_are_refused_before_the_base_is_loaded(monkeypatch, tmp_path):
+    """TRL does so after it. Trainer would copy the base to all of them."""
+    args = PopulationSelfPlayConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, num_teachers=1, num_students=1)
+    args._n_gpu = 2
+    monkeypatch.setattr(construction, "create_model_from_path", None)
+    with pytest.raises(ValueError, match="sees 2 GPUs .* `accelerate launch` .* CUDA_VISIBLE_DEVICES=0"):
+        PopulationSelfPlayTrainer(model="a folder", args=args)

@@ -43,9 +43,9 @@ def engine_model(tmp_path_factory) -> str:
     return folder
 
 
-def population_on(folder: str, *, teachers: int, students: int, noise: float = 0.3) -> Population:
+def population_on(folder: str, *, teachers: int, students: int, noise: float = 0.3, **adapters) -> Population:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
-    population = Population(model, tiny.lora(), num_teachers=teachers, num_students=students)
+    population = Population(model, tiny.lora(**adapters), num_teachers=teachers, num_students=students)
     tiny.perturb(population, noise)
     return population
 

@@ -165,8 +165,30 @@ def test_a_reused_id_is_caught_after_a_step_far_below_the_tolerance(sampler, mon
     with recovering(sampler), old_weights_under_a_new_name(sampler, "teacher_2", monkeypatch):
         with torch.no_grad():
             B.add_(1e-5)
-        with pytest.raises(LivenessError, match="'teacher_2' .* bit for bit as with those before"):
+        with pytest.raises(LivenessError, match="'teacher_2' .* those in its memory are others"):
             sampler.sync()
+
+
+def test_its_memory_has_the_trainers_weights_also_of_members_that_wait_for_a_place(sampler):
+    """Half of the members are in the slots that the kernels read, the others are not."""
+    sampler.sync()
+    versions = list(sampler.serving.values())
+    held = sampler.engine.held(versions)
+    assert held == [sampler.canary._sums(version.member) for version in versions]
+    assert len({tuple(sums) for sums in held}) == len(versions) == 8
+    assert sampler.engine.held([versions[0]._replace(id=10_000)]) == [None]
+    manager = sampler.engine.llm.collective_rpc(lambda worker: worker.model_runner.lora_manager._adapter_manager)[0]
+    slots = manager.lora_index_to_id
+    here, waiting = (next(one for one in versions if (one.id in slots) is is_here) for is_here in (True, False))
+    layer = next(one for name, one in manager.modules.items() if name.endswith("qkv_proj"))
+    slot = layer.lora_b_stacked[0][slots.index(here.id)]
+    matrix = next(iter(manager.list_adapters()[waiting.id].loras.values())).lora_a[0]
+    for version, weights in ((here, slot), (waiting, matrix)):
+        kept, flat = weights.clone(), weights.view(-1)
+        flat[0] = torch.nextafter(flat[0], torch.tensor(torch.inf))  # the least change there is
+        assert sampler.engine.held([version]) != [sampler.canary._sums(version.member)]
+        weights.copy_(kept)
+        assert sampler.engine.held([version]) == [sampler.canary._sums(version.member)]
 
 
 def test_a_stale_prefix_is_caught(sampler, monkeypatch):
@@ -191,7 +213,7 @@ def test_a_stale_prefix_is_caught(sampler, monkeypatch):
 def test_in_bfloat16_a_small_step_that_the_engine_never_took_is_seen(engine_model, tokenizer, monkeypatch):
     """The step is a hundredth of the tolerance. `test_a_reused_id_is_caught` explains what goes wrong."""
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
-    population = population_on(engine_model, teachers=1, students=1)
+    population = population_on(engine_model, teachers=1, students=1, lora_alpha=5)  # a scaling that rounds
     sampler = EngineSampler(
         population,
         tokenizer,
@@ -207,11 +229,14 @@ def test_in_bfloat16_a_small_step_that_the_engine_never_took_is_seen(engine_mode
         sampler.sync()
 
     try:
-        sampler.sync()
-        step()
-        stale = old_weights_under_a_new_name(sampler, "student_0", monkeypatch)
-        with stale, pytest.raises(LivenessError, match="'student_0' .* bit for bit as with those before"):
+        for read, message in ((True, "those in its memory are others"), (False, "bit for bit as with those before")):
+            if not read:
+                monkeypatch.setattr(sampler.engine, "held", lambda versions: [None] * len(versions))
+            sampler.sync()
             step()
+            stale = old_weights_under_a_new_name(sampler, "student_0", monkeypatch)
+            with stale, pytest.raises(LivenessError, match=f"'student_0' .* {message}"):
+                step()
     finally:
         sampler.close()
 

@@ -37,7 +37,9 @@ def test_stages_with_vllm_at_toy_size(tmp_path):
     )
     for what in (
         "vLLM: the canary's largest difference, nats",
+        "vLLM: adapters in its memory that are the trainer's, bit for bit",
         "vLLM, float32, small shapes: the canary's largest difference, nats",
+        "vLLM, float32, small shapes: adapters in its memory that are the trainer's, bit for bit",
         "vLLM, float32, small shapes: old weights are noticed after a small step",
     ):
         assert numbers[what]["reached"]

@@ -96,10 +96,13 @@ def devices() -> Iterator[Finding]:
         return
     import torch
 
-    from ..training.devices import gpus
+    from ..training.devices import gpus, missing_for_triton
 
-    names = ", ".join(gpu.name for gpu in gpus()) or "CPU only"
-    yield f"Devices: {names}, {torch.get_num_threads()} threads", None
+    names = ", ".join(gpu.name for gpu in gpus())
+    yield f"Devices: {names or 'CPU only'}, {torch.get_num_threads()} threads", None
+    missing = "; ".join(missing_for_triton()) if names else ""
+    if missing:
+        yield "Triton: cannot compile", f"TRL's loss is a Triton kernel on a GPU, and Triton has {missing}"
 
 
 def models() -> Iterator[Finding]:

@@ -152,6 +152,11 @@ def _resumes(args: PopulationSelfPlayConfig) -> bool:
 
 
 def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: Any) -> PreTrainedModel:
+    if args.n_gpu > 1:  # TRL refuses it, too, after the base was loaded
+        raise ValueError(
+            f"This process sees {args.n_gpu} GPUs and could use one. Start it with `accelerate launch` to use all of "
+            "them, or set CUDA_VISIBLE_DEVICES=0."
+        )
     init_kwargs: dict[str, Any] = {"trust_remote_code": args.trust_remote_code} | dict(args.model_init_kwargs or {})
     if quantization_config is not None:
         init_kwargs["quantization_config"] = quantization_config

@@ -5,6 +5,7 @@ change. Every version has a name, an id and a path that were never used before. 
 answer with old weights (vLLM does), and it may reuse cached prefixes of a known name.
 """
 
+import logging
 import os
 import secrets
 import shutil
@@ -26,6 +27,8 @@ from ...population import Population
 from ...population.factors import Factor, Factors, from_tensors, to_tensors
 from ...run_files.layout import ADAPTER_FILE
 
+
+logger = logging.getLogger(__name__)
 
 MEMORY_FOLDER = "/dev/shm"
 WRITERS = 4  # adapters that are written at a time: most of it is the kernel's work for new pages
@@ -74,6 +77,13 @@ class AdapterFiles:
         self.population, self.dtype = population, dtype
         self.run = secrets.token_hex(4)
         parent = folder or (MEMORY_FOLDER if self._fits(MEMORY_FOLDER) else tempfile.gettempdir())
+        if not folder and parent != MEMORY_FOLDER:
+            logger.warning(
+                "%s is missing or has less than %.2g GB free, so adapters reach the engine through %s: slower, and a "
+                "server in another container must see it. Give it more space (Docker: --shm-size), or set "
+                "vllm_adapter_dir.",
+                *(MEMORY_FOLDER, self.needed / 1e9, parent),
+            )
         try:
             os.makedirs(parent, exist_ok=True)
             self.folder = tempfile.mkdtemp(prefix=f"populora-{self.run}-", dir=parent)

@@ -11,8 +11,9 @@ Therefore a second check runs once at the start. It uses random adapters with a 
 that the engine keeps adapters and versions apart.
 
 The change of a member by one optimizer step can be smaller than the rounding of the comparison. Therefore a third
-check asks the engine for the same row with the new version of a member and with the one before. Other weights round
-differently, so the two answers must not be the same bit for bit.
+check reads the weights in the engine's memory. They must be the trainer's, bit for bit. On a server, they cannot be
+read. There, it asks for the same row with the new version of a member and with the one before. Other weights round
+differently, so the two answers must not be the same bit for bit. This needs an engine that repeats itself.
 """
 
 import logging
@@ -29,16 +30,17 @@ from ...population.factors import Factors
 from ..sampler import evaluation_mode
 from .adapters import AdapterFiles, AdapterVersion, adapter_names, pack, read_factors, temperature_of
 from .engine import Drawn, Engine, EngineRow, LivenessError
-from .weight_changes import added, alike, changed_outputs, random_like, spread
+from .weight_changes import added, alike, bit_sums, changed_outputs, random_like, spread
 
 
 logger = logging.getLogger(__name__)
 
 TOKENS = 4  # drawn by each row: one from prefill, the others from decoding, which uses other kernels
 LIKELIEST = 5
-# Largest root mean square of the differences, in nats (our choice). What rounding alone makes is in docs/vllm.md:
+# Usual root mean square of the differences, in nats, at most (our choice). docs/vllm.md has what rounding alone makes:
 # 2e-5 in float32 and 0.08 in bfloat16. float16 is not measured; it has eight times the resolution of bfloat16.
 TOLERANCES = {torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
+BASE_LIMIT = 3  # times the tolerance: above, the engine's base is another model (our choice)
 LIMIT = 8  # times the base's own difference: above, it is not rounding (our choice)
 PROBE_STRENGTH = 0.5  # size of a probe's weight change, relative to the weight
 STEP_TOKENS = 64  # of the prompt that two versions of a member answer
@@ -104,13 +106,17 @@ class Canary:
         self._probes: list[Factors] = []  # between their files and their test: drawing them takes seconds
 
     def tolerance(self, member: str | None) -> float:
-        """Largest allowed root mean square difference, in nats. It is larger for a temperature below 1, which
-        magnifies rounding."""
-        return TOLERANCES[self.dtype] / min(1.0, self.temperature * temperature_of(self.population, member))
+        """Largest root mean square difference that raises no doubt, in nats: the usual one, or as much as the base's
+        own."""
+        return self._usual(member) * max(1.0, self.base_error / self._usual(None))
 
     def limit(self, member: str | None) -> float:
         """The difference that rounding cannot make, in nats: `LIMIT` times the base's own, at least the tolerance."""
-        return self.tolerance(member) * max(1.0, LIMIT * self.base_error / self.tolerance(None))
+        return self._usual(member) * max(1.0, LIMIT * self.base_error / self._usual(None))
+
+    def _usual(self, member: str | None) -> float:
+        """`TOLERANCES`, and more for a temperature below 1, which magnifies rounding."""
+        return TOLERANCES[self.dtype] / min(1.0, self.temperature * temperature_of(self.population, member))
 
     # Checks ----------------------------------------------------------------------------------------------------
 
@@ -139,7 +145,7 @@ class Canary:
         if any(doubts):
             with self._prompt(self.longer_ids):
                 self._ask_again(versions, doubts, outdated)
-        self._check_steps(versions, outdated)
+        self._check_copies(versions, outdated)
         return seen
 
     def _refuse(self, faults: list[bool], explain: Callable[[int], str]) -> None:
@@ -197,6 +203,26 @@ class Canary:
         finally:
             self.prompt_ids = usual
 
+    def _check_copies(self, versions: Sequence[AdapterVersion], outdated: Sequence[AdapterVersion]) -> None:
+        """Checks that the engine's memory has the trainer's weights, or, where it cannot be read, that answers have
+        changed with them."""
+        held = self.engine.held(versions)
+        self._refuse(
+            [sums is not None and sums != self._sums(one.member) for sums, one in zip(held, versions, strict=True)],
+            lambda k: (
+                f"{self.engine.where} does not sample {versions[k].member!r} from its current weights: those in its "
+                f"memory are others, although its answers are alike (file {versions[k].path}). They may be older."
+            ),
+        )
+        hidden = self.anywhere([sums is None for sums in held])
+        if self.engine.repeats:
+            self._check_steps([one for one, is_hidden in zip(versions, hidden, strict=True) if is_hidden], outdated)
+
+    def _sums(self, member: str) -> list[int]:
+        """What [`Engine.held`] must be for a member: engines multiply B by the scaling after its cast."""
+        factors = self.population.factors(member).values()
+        return bit_sums(X for A, B, scaling in factors for X in (A.to(self.dtype), B.to(self.dtype) * scaling))
+
     def _check_steps(self, versions: Sequence[AdapterVersion], outdated: Sequence[AdapterVersion]) -> None:
         """Checks that the engine does not answer with a member's new version as with the one before, bit for bit.
 
@@ -205,7 +231,7 @@ class Canary:
         """
         now = {version.member: version for version in versions}
         lost = self.engine.missing(outdated)  # a restarted server has only the new ones
-        pairs = [(before, now[before.member]) for before in outdated if before not in lost]
+        pairs = [(one, now[one.member]) for one in outdated if one.member in now and one not in lost]
         roundings = []  # that should differ, and do not
         for before, version in pairs:
             with self._prompt(self._new_prompt(version.id)):
@@ -221,14 +247,16 @@ class Canary:
         )
 
     def _check_repeats(self, version: AdapterVersion) -> None:
-        """Warns of an engine that does not repeat itself, because `_check_steps` shows nothing there."""
+        """Finds out whether the engine repeats itself, because `_check_steps` shows nothing where it does not."""
         with self._prompt(self.prompt_ids[:8]):  # less than a block, so the first answer leaves nothing in a cache
-            if self._draw([version], max_tokens=1) != self._draw([version], max_tokens=1):
-                logger.warning(
-                    "%s does not repeat its answers bit for bit. If it goes on with old weights, this is noticed only "
-                    "when the log-probabilities have changed by more than %.2g nats.",
-                    *(self.engine.where, self.tolerance(None)),
-                )
+            differ = self._draw([version], max_tokens=1) != self._draw([version], max_tokens=1)
+        self.engine.repeats = not any(self.anywhere([differ]))
+        if not self.engine.repeats and self.engine.held([version]) == [None]:
+            logger.warning(
+                "%s does not repeat its answers bit for bit, and its memory cannot be read. If it goes on with old "
+                "weights, this is noticed only when the log-probabilities have changed by more than %.2g nats.",
+                *(self.engine.where, self.tolerance(None)),
+            )
 
     def _new_prompt(self, seed: int) -> list[int]:
         length = min(STEP_TOKENS, self.engine.max_model_length - 1)
@@ -268,15 +296,21 @@ class Canary:
 
     def _compare_base(self) -> None:
         (answer,) = self._draw([None])
-        error, tolerance = distance(answer, self._reference([None], [answer], base=True)[0]), self.tolerance(None)
+        error, usual = distance(answer, self._reference([None], [answer], base=True)[0]), self._usual(None)
         self._refuse(
-            [not error <= tolerance],
+            [not error <= BASE_LIMIT * usual],
             lambda _: (
                 f"{self.engine.where} does not answer like the trainer's frozen base: log-probabilities differ by "
-                f"{error:.3g} (tolerance {tolerance:.3g}). Serve the same model, "
+                f"{error:.3g} (at most {BASE_LIMIT * usual:.3g}). Serve the same model, "
                 f"{self.population.base_model.name_or_path!r}, in {self.dtype}."
             ),
         )
+        if error > max(usual, self.base_error):
+            logger.warning(
+                "%s and the trainer's frozen base differ by %.3g nats, where %.3g are usual. With the same model in "
+                "%s, this is rounding of a large base. If it is quantised or another model, stop.",
+                *(self.engine.where, error, usual, self.dtype),
+            )
         self.base_error = max(self.base_error, error)
 
     def write_probes(self, files: AdapterFiles) -> list[AdapterVersion]:

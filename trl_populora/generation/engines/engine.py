@@ -84,6 +84,7 @@ class Engine(ABC):
         max_model_length (`int`): Maximum tokens of prompt and completion together.
         everywhere (`bool`): Whether every rank has its own engine and must load adapters into it.
         filtered_logprobs (`bool`): Whether reported log-probabilities are those after `top_p`, `top_k` and `min_p`.
+        repeats (`bool`): Whether it answered the same row alike, bit for bit. The canary finds it out at the start.
     """
 
     where: str
@@ -91,6 +92,7 @@ class Engine(ABC):
     max_model_length: int
     everywhere: bool = False
     filtered_logprobs: bool = True
+    repeats: bool = True
 
     @abstractmethod
     def start(self, spec: EngineSpec) -> None:
@@ -122,6 +124,11 @@ class Engine(ABC):
             ServerLost: If the server stopped, or restarted without an adapter.
             EngineError: If it refuses a row.
         """
+
+    def held(self, versions: Sequence[AdapterVersion]) -> list[list[int] | None]:
+        """What the engine's memory has for each version: [`bit_sums`] of its matrices A, and of its matrices B times
+        the scaling, in the engine's dtype. `None` if this engine, or its memory of this version, cannot be read."""
+        return [None] * len(versions)
 
     def missing(self, versions: Iterable[AdapterVersion]) -> list[AdapterVersion]:
         """The versions that the engine has lost, for engines that can lose any."""

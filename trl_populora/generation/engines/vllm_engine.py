@@ -24,6 +24,7 @@ from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, check_unm
 from .engine_sampler import EngineSampler
 from .server_kinds import VLLM
 from .servers import server_engine
+from .vllm_worker import AdapterSums
 
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ logger = logging.getLogger(__name__)
 # Versions on which tests/vllm_engine ran -> whether by the second model runner.
 TESTED = {"0.25.1": False, "0.31.0": False}
 MAX_ROWS = 256  # of an engine at once, by default: those beyond wait, and each takes memory for its logits
-OWN = {"model", "tokenizer", "dtype", "enable_lora", "max_lora_rank", "generation_config", "logprobs_mode", "seed"}
+OWN = {
+    *("model", "tokenizer", "dtype", "enable_lora", "lora_dtype", "max_lora_rank"),
+    *("generation_config", "logprobs_mode", "seed", "worker_extension_cls"),
+}
 """Arguments of `vllm.LLM` that only this class sets, so that the engine serves the population correctly."""
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
@@ -122,6 +126,7 @@ class VLLMEngine(Engine):
             generation_config="vllm",  # nothing of the model's own file: it would make sampling off-policy
             logprobs_mode="processed_logprobs",  # after temperature and filters: those of the sampling policy
             seed=rank // self.tensor_parallel_size,
+            worker_extension_cls=f"{AdapterSums.__module__}.{AdapterSums.__qualname__}",
             **{
                 "max_cpu_loras": max(2 * spec.num_adapters, self.max_loras or 0, 4),
                 "max_num_batched_tokens": 4096,
@@ -160,6 +165,13 @@ class VLLMEngine(Engine):
 
     def unload(self, version: AdapterVersion) -> None:
         self.llm.llm_engine.remove_lora(version.id)
+
+    def held(self, versions: Sequence[AdapterVersion]) -> list[list[int] | None]:
+        if self.group is not None:  # each rank of the group has a part of some matrices, and all of others
+            return super().held(versions)
+        ids = [self.request(version).lora_int_id for version in versions]
+        (sums,) = self.llm.collective_rpc("adapter_sums", args=(ids,))
+        return sums
 
     def generate(self, rows: Sequence[EngineRow], sampling: Mapping[str, Any]) -> list[Drawn]:
         """Samples all rows in one call. The ranks of a tensor-parallel group sample the rows of all of them

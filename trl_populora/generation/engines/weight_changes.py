@@ -1,7 +1,7 @@
 """What the canary has to know of the weight changes of adapters, without their products `B A`."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -54,6 +54,19 @@ def changed_outputs(before: Factors, now: Factors, spreads: Mapping[str, float])
         outputs, inputs = len(B), A.shape[1]
         total += outputs * scaling * frobenius(ups, downs) / (spreads[path] * math.sqrt(outputs * inputs))
     return total
+
+
+def bit_sums(matrices: Iterable[Tensor]) -> list[int]:
+    """Sum of the bits of all numbers, read as integers, and of their squares, modulo 2^64.
+
+    Order, zeros beside the numbers, and the division into matrices do not matter. In these, an engine's copy of an
+    adapter differs from PEFT's.
+    """
+    sums = []
+    for matrix in matrices:
+        bits = matrix.detach().view({2: torch.int16, 4: torch.int32}[matrix.element_size()]).long()
+        sums.append(torch.stack([bits.sum(), bits.square().sum()]))
+    return torch.stack(sums).sum(0).tolist() if sums else [0, 0]  # one transfer for the whole adapter
 
 
 def random_like(factors: Factors, sizes: Mapping[str, float], *, seed: int) -> Factors:

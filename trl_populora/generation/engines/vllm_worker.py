@@ -1,0 +1,46 @@
+"""What a worker of vLLM tells of the adapters in its memory. vLLM mixes `AdapterSums` into its worker by
+`worker_extension_cls`."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from .weight_changes import bit_sums
+
+
+class AdapterSums:
+    """A part of vLLM's worker, in the engine's process."""
+
+    model_runner: Any
+
+    def adapter_sums(self, ids: Sequence[int]) -> list[list[int] | None]:
+        """Sums over the bits of adapters ([`bit_sums`]): as the kernels read them, or, where an adapter has no place
+        in a batch at the moment, as they will be copied there.
+
+        Args:
+            ids (`Sequence[int]`): vLLM's numbers of adapters.
+
+        Returns:
+            `list[list[int] | None]`: `None` for adapters that the worker does not have.
+        """
+        manager = self.model_runner.lora_manager._adapter_manager
+        return [self._sums_of(manager, number) for number in ids]
+
+    @staticmethod
+    def _sums_of(manager: Any, number: int) -> list[int] | None:
+        loaded = manager.list_adapters()
+        if number not in loaded:
+            return None
+        if number in manager.lora_index_to_id:
+            slot = manager.lora_index_to_id.index(number)
+            stacks = [
+                X for m in manager.modules.values() for X in (*_each(m.lora_a_stacked), *_each(m.lora_b_stacked))
+            ]
+            return bit_sums(stack[slot] for stack in stacks)
+        return bit_sums(X for one in loaded[number].loras.values() for X in (*_each(one.lora_a), *_each(one.lora_b)))
+
+
+def _each(matrices: Any) -> Iterator[Tensor]:
+    """The matrices of a layer: vLLM has one, or several that it has packed, some of which may be missing."""
+    yield from [matrices] if isinstance(matrices, Tensor) else [one for one in matrices if one is not None]
