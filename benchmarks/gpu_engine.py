@@ -115,7 +115,7 @@ def difference(report: Report, sampler, where: str) -> None:
     report.detail("the engine repeats its answers", sampler.engine.repeats)
     versions = list(sampler.serving.values())
     held = sampler.engine.held(versions)
-    alike = sum(sums == sampler.canary._sums(one.member) for sums, one in zip(held, versions, strict=True))
+    alike = sum(sums == sampler.canary.sums(one.member) for sums, one in zip(held, versions, strict=True))
     report.number(f"{where}: adapters in its memory that are the trainer's, bit for bit", alike / len(held), least=1)
 
 

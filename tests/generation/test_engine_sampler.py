@@ -235,20 +235,6 @@ def test_a_member_that_rounding_moves_is_asked_again_and_goes_on(make, caplog):
         make(faults={"rounding": (1e-3, 9e-3)}).sync()
 
 
-def test_a_base_that_rounds_more_than_usual_is_told_and_sets_the_tolerance(make, caplog):
-    sampler = make()
-    sampler.engine.rounding = (3e-3, 2.9e-3)
-    sampler.canary._compare_base()
-    assert caplog.text.count("differ by 0.003 nats, where 0.002 are usual") == 1
-    sampler.sync()
-    assert len(caplog.messages) == 1 and len(sampler.engine.calls[-1]) == 4  # no member is doubted
-    assert sampler.canary.tolerance("student_0") == pytest.approx(3e-3, rel=0.01)
-    assert sampler.canary.limit("student_0") == pytest.approx(8 * 3e-3, rel=0.01)
-    sampler.engine.rounding = (7e-3, 0)
-    with pytest.raises(LivenessError, match=r"frozen base: log-probabilities differ by 0.007 \(at most 0.006\)"):
-        sampler.canary._compare_base()
-
-
 def test_a_second_answer_without_numbers_is_refused(make, monkeypatch):
     sampler = make(faults={"rounding": (1e-3, 3e-3)})
     generate, looks = sampler.engine.generate, []

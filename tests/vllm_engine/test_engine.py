@@ -174,7 +174,7 @@ def test_its_memory_has_the_trainers_weights_also_of_members_that_wait_for_a_pla
     sampler.sync()
     versions = list(sampler.serving.values())
     held = sampler.engine.held(versions)
-    assert held == [sampler.canary._sums(version.member) for version in versions]
+    assert held == [sampler.canary.sums(version.member) for version in versions]
     assert len({tuple(sums) for sums in held}) == len(versions) == 8
     assert sampler.engine.held([versions[0]._replace(id=10_000)]) == [None]
     manager = sampler.engine.llm.collective_rpc(lambda worker: worker.model_runner.lora_manager._adapter_manager)[0]
@@ -186,9 +186,9 @@ def test_its_memory_has_the_trainers_weights_also_of_members_that_wait_for_a_pla
     for version, weights in ((here, slot), (waiting, matrix)):
         kept, flat = weights.clone(), weights.view(-1)
         flat[0] = torch.nextafter(flat[0], torch.tensor(torch.inf))  # the least change there is
-        assert sampler.engine.held([version]) != [sampler.canary._sums(version.member)]
+        assert sampler.engine.held([version]) != [sampler.canary.sums(version.member)]
         weights.copy_(kept)
-        assert sampler.engine.held([version]) == [sampler.canary._sums(version.member)]
+        assert sampler.engine.held([version]) == [sampler.canary.sums(version.member)]
 
 
 def test_a_stale_prefix_is_caught(sampler, monkeypatch):

@@ -37,10 +37,9 @@ logger = logging.getLogger(__name__)
 
 TOKENS = 4  # drawn by each row: one from prefill, the others from decoding, which uses other kernels
 LIKELIEST = 5
-# Usual root mean square of the differences, in nats, at most (our choice). docs/vllm.md has what rounding alone makes:
+# Largest root mean square of the differences, in nats (our choice). What rounding alone makes is in docs/vllm.md:
 # 2e-5 in float32 and 0.08 in bfloat16. float16 is not measured; it has eight times the resolution of bfloat16.
 TOLERANCES = {torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
-BASE_LIMIT = 3  # times the tolerance: above, the engine's base is another model (our choice)
 LIMIT = 8  # times the base's own difference: above, it is not rounding (our choice)
 PROBE_STRENGTH = 0.5  # size of a probe's weight change, relative to the weight
 STEP_TOKENS = 64  # of the prompt that two versions of a member answer
@@ -106,17 +105,13 @@ class Canary:
         self._probes: list[Factors] = []  # between their files and their test: drawing them takes seconds
 
     def tolerance(self, member: str | None) -> float:
-        """Largest root mean square difference that raises no doubt, in nats: the usual one, or as much as the base's
-        own."""
-        return self._usual(member) * max(1.0, self.base_error / self._usual(None))
+        """Largest allowed root mean square difference, in nats. It is larger for a temperature below 1, which
+        magnifies rounding."""
+        return TOLERANCES[self.dtype] / min(1.0, self.temperature * temperature_of(self.population, member))
 
     def limit(self, member: str | None) -> float:
         """The difference that rounding cannot make, in nats: `LIMIT` times the base's own, at least the tolerance."""
-        return self._usual(member) * max(1.0, LIMIT * self.base_error / self._usual(None))
-
-    def _usual(self, member: str | None) -> float:
-        """`TOLERANCES`, and more for a temperature below 1, which magnifies rounding."""
-        return TOLERANCES[self.dtype] / min(1.0, self.temperature * temperature_of(self.population, member))
+        return self.tolerance(member) * max(1.0, LIMIT * self.base_error / self.tolerance(None))
 
     # Checks ----------------------------------------------------------------------------------------------------
 
@@ -208,7 +203,7 @@ class Canary:
         changed with them."""
         held = self.engine.held(versions)
         self._refuse(
-            [sums is not None and sums != self._sums(one.member) for sums, one in zip(held, versions, strict=True)],
+            [sums is not None and sums != self.sums(one.member) for sums, one in zip(held, versions, strict=True)],
             lambda k: (
                 f"{self.engine.where} does not sample {versions[k].member!r} from its current weights: those in its "
                 f"memory are others, although its answers are alike (file {versions[k].path}). They may be older."
@@ -218,7 +213,7 @@ class Canary:
         if self.engine.repeats:
             self._check_steps([one for one, is_hidden in zip(versions, hidden, strict=True) if is_hidden], outdated)
 
-    def _sums(self, member: str) -> list[int]:
+    def sums(self, member: str) -> list[int]:
         """What [`Engine.held`] must be for a member: engines multiply B by the scaling after its cast."""
         factors = self.population.factors(member).values()
         return bit_sums(X for A, B, scaling in factors for X in (A.to(self.dtype), B.to(self.dtype) * scaling))
@@ -296,21 +291,15 @@ class Canary:
 
     def _compare_base(self) -> None:
         (answer,) = self._draw([None])
-        error, usual = distance(answer, self._reference([None], [answer], base=True)[0]), self._usual(None)
+        error, tolerance = distance(answer, self._reference([None], [answer], base=True)[0]), self.tolerance(None)
         self._refuse(
-            [not error <= BASE_LIMIT * usual],
+            [not error <= tolerance],
             lambda _: (
                 f"{self.engine.where} does not answer like the trainer's frozen base: log-probabilities differ by "
-                f"{error:.3g} (at most {BASE_LIMIT * usual:.3g}). Serve the same model, "
+                f"{error:.3g} (tolerance {tolerance:.3g}). Serve the same model, "
                 f"{self.population.base_model.name_or_path!r}, in {self.dtype}."
             ),
         )
-        if error > max(usual, self.base_error):
-            logger.warning(
-                "%s and the trainer's frozen base differ by %.3g nats, where %.3g are usual. With the same model in "
-                "%s, this is rounding of a large base. If it is quantised or another model, stop.",
-                *(self.engine.where, error, usual, self.dtype),
-            )
         self.base_error = max(self.base_error, error)
 
     def write_probes(self, files: AdapterFiles) -> list[AdapterVersion]:
