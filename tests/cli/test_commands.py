@@ -251,6 +251,7 @@ def test_evolve_clone_is_exact(run_folder, tmp_path):
     [
         (["student_0", "--operator", "svd_subspce"], "svd_subspace"),
         (["student_0", "--operator", "dare"], "dare takes 2 parents, got 1"),
+        (["student_0", "--operator", "average"], "average takes at least 2 parents, got 1"),
         (["student_0", "--operator", "gaussian", "--set", "epz=1"], "eps"),
         (["student_0", "--operator", "gaussian", "--set", "eps=much"], "must be NAME=NUMBER"),
         (["rounds", "--operator", "gaussian"], "is not a PEFT folder"),

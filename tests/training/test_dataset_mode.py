@@ -435,6 +435,7 @@ def test_reward_ratings():
         (dict(train_dataset=PROMPTS.add_column("player", ["student_0"] * 7)), "column 'player'"),
         (dict(train_dataset=Dataset.from_dict({"text": ["a"] * 8})), r"no column 'prompt', only \['text'\]"),
         (dict(eval_dataset=PROMPTS.add_column("player", ["white"] * 7)), "eval_dataset has a column 'player'"),
+        (dict(train_dataset=PROMPTS.add_column("completions", ["a"] * 7)), "column 'completions'"),
         (dict(remove_unused_columns=True), "remove_unused_columns"),
         (dict(max_steps=-1, logging_steps=0.05), "share of max_steps=-1"),
         (

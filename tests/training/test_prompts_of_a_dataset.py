@@ -36,6 +36,15 @@ def test_messages_without_the_key_of_the_role():
         check_prompts("train_dataset", Dataset.from_dict({"prompt": [[{"content": "2 + 2?"}]]}))
 
 
+@pytest.mark.parametrize("prompt", [3, 0.5, True, ASKED, ["alpha", "beta"], [1, 2]])
+def test_prompts_of_another_type(prompt):
+    """Lists of texts would be taken for tokens, without the chat template."""
+    with pytest.raises(
+        ValueError, match="its prompts have the type .* A prompt is a text, or a list of chat messages"
+    ):
+        check_prompts("eval_dataset", Dataset.from_dict({"prompt": [prompt]}))
+
+
 def test_good_prompts():
     check_prompts("train_dataset", Dataset.from_dict({"prompt": [[ASKED], [ASKED, CALLED]]}))
     made = Dataset.from_dict({"prompt": [None]}).with_transform(lambda rows: {"prompt": ["2 + 2?"]})

@@ -136,6 +136,23 @@ def test_a_resume_without_changes_says_nothing_of_settings(make_trainer, caplog)
     assert "Nothing to do" in caplog.text and "is already at step 4" in caplog.text
 
 
+def test_another_runs_finished_checkpoint_is_refused_and_nothing_is_touched(make_trainer, tmp_path):
+    """Its weights would lie beside the record of the run that was here, or beside none."""
+    settings = SETTINGS | {"max_steps": 1, "save_steps": 1, "evolution_interval": 0}
+    first = make_trainer(**settings)
+    first.train()
+    checkpoint = os.path.join(first.args.output_dir, "checkpoint-1")
+    used = make_trainer(**settings | {"output_dir": str(tmp_path / "used")})
+    used.train()
+    before = {path: path.read_bytes() for path in (tmp_path / "used").rglob("*") if path.is_file()}
+    for name in ("used", "fresh"):
+        again = make_trainer(**settings | {"output_dir": str(tmp_path / name), "overwrite_output_dir": True})
+        with pytest.raises(ValueError, match="is another run's, at step 1, and this run ends at step 1"):
+            again.train(resume_from_checkpoint=checkpoint)
+    assert {path: path.read_bytes() for path in (tmp_path / "used").rglob("*") if path.is_file()} == before
+    assert not list((tmp_path / "fresh").rglob("history.jsonl"))
+
+
 def test_a_finished_run_is_not_cut_back_while_another_trains_there(make_trainer):
     settings = dict(max_steps=2, save_strategy="steps", save_steps=1)
     make_trainer(**settings).train()

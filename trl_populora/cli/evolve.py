@@ -40,7 +40,8 @@ def run(options: argparse.Namespace) -> int:
     parameters = read_parameters(options.operator, options.set)
     needed = evolution.OPERATORS[options.operator].num_parents
     if len(options.parents) != needed and not (options.operator == "average" and len(options.parents) > needed):
-        raise ValueError(f"{options.operator} takes {needed} parents, got {len(options.parents)}")
+        least = "at least " if options.operator == "average" else ""
+        raise ValueError(f"{options.operator} takes {least}{needed} parents, got {len(options.parents)}")
     if not is_free(options.output):
         raise ValueError(f"--output {options.output} is not empty: name a new folder")
     parents = [read_adapter(folder) for folder in options.parents]

@@ -148,6 +148,10 @@ def _check_dataset(name: str, dataset: Any) -> None:
         raise ValueError(f"{name} has no column 'prompt', only {sorted(columns)}. Rename the column with the prompts.")
     if "player" in columns:
         raise ValueError(f"{name} has a column 'player', which names the member that answers. Rename it.")
+    if taken := columns & {"prompts", "completions"}:
+        raise ValueError(
+            f"{name} has a column {min(taken)!r}, which is what reward functions get from the run. Rename it."
+        )
     if dataset is not None:
         check_prompts(name, dataset)
 

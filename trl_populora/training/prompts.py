@@ -13,9 +13,9 @@ pc: Any = pyarrow.compute  # whose functions are made when it is imported, so th
 def check_prompts(name: str, dataset: Dataset) -> None:
     """Raises `ValueError` with the first row whose prompt is null or empty, or has a message without role or content.
 
-    A message with `tool_calls` needs no content. A column that is neither text nor lists of messages is only checked
-    for null. Prompts that a transform makes are not checked. No row becomes a Python object: a million rows take less
-    than a second.
+    A message with `tool_calls` needs no content. A column of numbers, of single messages, or of lists of anything but
+    messages is refused. One of another type is only checked for null. Prompts that a transform makes are not checked.
+    No row becomes a Python object: a million rows take less than a second.
 
     Args:
         name (`str`): What the message calls the dataset.
@@ -24,7 +24,13 @@ def check_prompts(name: str, dataset: Dataset) -> None:
     about: Any = dataset.format
     if about["type"] == "custom":  # a transform, which may make the prompts
         return
-    if not any(map(_first_fault, dataset.data.column("prompt").chunks)):  # of all rows, also those not selected
+    column = dataset.data.column("prompt")
+    if _is_no_prompt(column.type):
+        raise ValueError(
+            f"{name}: its prompts have the type {column.type}. A prompt is a text, or a list of chat messages with "
+            "role and content."
+        )
+    if not any(map(_first_fault, column.chunks)):  # of all rows, also those not selected
         return
     start = 0
     tables: Any = dataset.select_columns("prompt").with_format("arrow").iter(batch_size=10_000)
@@ -37,6 +43,13 @@ def check_prompts(name: str, dataset: Dataset) -> None:
                 "with role and content, or remove it."
             )
         start += len(table)
+
+
+def _is_no_prompt(kind: pa.DataType) -> bool:
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    item = kind.value_type if is_list else kind
+    plain = pa.types.is_primitive(item) or is_list and (pa.types.is_string(item) or pa.types.is_large_string(item))
+    return plain or pa.types.is_struct(kind)
 
 
 def _first_fault(prompts: pa.Array) -> tuple[int, str] | None:

@@ -57,13 +57,23 @@ def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
 
 
 def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool:
-    """Restores a checkpoint if it is of the last step; returns whether it was. (Trainer would train one more step.)"""
+    """Restores a checkpoint if it is of the last step; returns whether it was. (Trainer would train one more step.)
+
+    Raises:
+        ValueError: If it is another run's. Nothing would be trained, and its weights would lie beside no record.
+    """
     state = TrainerState.load_from_json(os.path.join(checkpoint, TRAINER_STATE_FILE))
     wanted = trainer.args.max_steps
     if wanted <= 0:  # counted in epochs
         wanted = trainer.set_initial_training_values(trainer.args, trainer.get_train_dataloader())[-1]
     if state.global_step < wanted:
         return False
+    if trainer.folder.is_anothers:
+        raise ValueError(
+            f"{checkpoint} is another run's, at step {state.global_step}, and this run ends at step {wanted}: nothing "
+            "is left to train. Raise max_steps (or num_train_epochs), or resume from a checkpoint of "
+            f"{trainer.args.output_dir}."
+        )
     load_run(trainer, checkpoint)
     trainer.state = state
     cut_back(trainer)

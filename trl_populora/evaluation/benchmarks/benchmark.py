@@ -124,7 +124,8 @@ class Benchmark:
         except Exception as error:  # what it raises is not documented: connection, missing, gated, scripts
             raise ValueError(
                 f"{self.id}: {self.hub} cannot be loaded from the Hub ({type(error).__name__}: "
-                f"{' '.join(str(error).split())[:200]}). Name a folder with {self.file} by --data."
+                f"{' '.join(str(error).split())[:200]}). Name a folder with {self.file} by --data, "
+                "or in a recipe by `probe_kwargs: {data: FOLDER}`."
             ) from None
         return list(rows), source
 
