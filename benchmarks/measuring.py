@@ -1,11 +1,24 @@
 """Time and memory of variants side by side, on the CPU or a GPU."""
 
 import ctypes
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
 
 import torch
+
+from trl_populora.training.run_record import hardware
+
+
+def machine() -> dict:
+    """What a file of measurements says of where they come from: times and memory depend on all of it."""
+    return hardware() | {
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "allocator": {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")},
+        "date": time.strftime("%Y-%m-%d"),
+    }
 
 
 def alternate(device: torch.device, variants: Mapping[str, Callable], repeats: int) -> dict[str, dict[str, float]]:

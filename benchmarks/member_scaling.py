@@ -17,10 +17,7 @@ import argparse
 import copy
 import gc
 import json
-import os
-import platform
 import statistics
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,7 +25,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from base_shapes import load
-from measuring import alternate, peak, reset_peak
+from measuring import alternate, machine, peak, reset_peak
 from member_steps import whole_step
 from peft import LoraConfig
 
@@ -296,16 +293,9 @@ def parse() -> argparse.Namespace:
 def save(args: argparse.Namespace, result: dict) -> None:
     """Write what there is so far."""
     if isinstance(args.json, str):
-        machine = {
-            "device": torch.cuda.get_device_name() if args.device == "cuda" else platform.machine(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-            "date": time.strftime("%Y-%m-%d"),
-        }
         with open(args.json, "w", encoding="utf-8") as file:
             settings = {name: value for name, value in vars(args).items() if name != "json"}
-            json.dump({"machine": machine, "settings": settings} | summary(result) | result, file, indent=1)
+            json.dump({"machine": machine(), "settings": settings} | summary(result) | result, file, indent=1)
             file.write("\n")
 
 

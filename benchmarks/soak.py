@@ -112,6 +112,8 @@ def sizes(folder: str) -> list[int]:
 
 
 def main() -> None:
+    from measuring import machine
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--json", nargs="?", const="-", help="print the result as JSON, or write it to a file")
@@ -119,7 +121,7 @@ def main() -> None:
     if options.rounds < 2 * WARM + 50:
         parser.error(f"--rounds {options.rounds}: at least {2 * WARM + 50}, or there is no early and late")
     with tempfile.TemporaryDirectory() as folder:
-        result = soak(options.rounds, folder)
+        result = {"machine": machine()} | soak(options.rounds, folder)
     if options.json == "-":
         print(json.dumps(result, indent=1))
     elif options.json:

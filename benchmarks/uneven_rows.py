@@ -18,7 +18,7 @@ import random
 
 import torch
 from base_shapes import load
-from measuring import alternate
+from measuring import alternate, machine
 from member_scaling import cast
 from peft import LoraConfig
 
@@ -157,13 +157,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args()
-    result = {"counted": counted()}
-    print(json.dumps(result, indent=1), flush=True)
+    result = {"machine": machine(), "counted": counted()}
+    print(json.dumps(result["counted"], indent=1), flush=True)
     result["sampling"] = measured(args)
     print(json.dumps(result["sampling"], indent=1))
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump(result, file, indent=1)
+            file.write("\n")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,12 @@ from trl_populora.training.reward_ratings import RewardRatings
 
 
 PROMPTS = Dataset.from_dict({"prompt": [f"say {word}" for word in "one two three four five six seven".split()]})
+ANSWERED = PROMPTS.add_column("answer", ["a"] * 7)
 CHAT = Dataset.from_dict({"prompt": [[{"role": "user", "content": f"say {i}"}] for i in range(6)], "answer": range(6)})
+
+
+def exact(completions, answer, **columns):
+    return [float(one == other) for one, other in zip(completions, answer, strict=True)]
 
 
 @pytest.fixture
@@ -271,6 +276,12 @@ def test_every_member_answers_what_a_user_evaluates_on(make, several):
     assert answered_by(trainer, dataset) == dict.fromkeys(trainer.population, 8)
 
 
+def test_a_reward_function_that_lacks_a_column_of_the_rows_to_evaluate(make):
+    trainer = make(train_dataset=ANSWERED, rewards=exact)
+    with pytest.raises(ValueError, match="exact.* cannot be called with the columns of eval_dataset .*'answer'"):
+        trainer.evaluate(PROMPTS)
+
+
 def test_a_transform_that_drops_the_member_is_named(make):
     dropping = PROMPTS.with_transform(lambda rows: {"prompt": rows["prompt"]})
     trainer = make(eval_dataset=dropping, num_generations_eval=2, per_device_eval_batch_size=6)
@@ -443,6 +454,10 @@ def test_reward_ratings():
             "the prompt of row 2 .* is null",
         ),
         (dict(rewards=None), "reward_funcs is empty"),
+        (
+            dict(train_dataset=ANSWERED, eval_dataset={"seen": ANSWERED, "new": PROMPTS}, rewards=exact),
+            "exact.* cannot be called with the columns of new .*'answer'",
+        ),
         (dict(num_teachers=2, num_students=2), "num_teachers=0"),
         (dict(gradient_accumulation_steps=2), "multiple of 3"),
         (dict(generation_batch_size=24), "generation_batch_size=24"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import Any, cast
 
-from datasets import Dataset, IterableDataset, concatenate_datasets
+from datasets import Dataset, concatenate_datasets
 from torch.utils.data import Sampler as OrderSampler
 from trl.trainer.utils import RepeatSampler
 
@@ -18,7 +18,7 @@ from ..diagnostics import RoundSummary
 from ..diagnostics.dynamics import equality_alarms
 from ..population.member import member_names
 from .config import PopulationSelfPlayConfig
-from .prompts import check_prompts
+from .dataset_checks import check_dataset, check_reward_functions
 from .row_source import RowSource
 
 
@@ -35,6 +35,7 @@ class DatasetSource(RowSource):
     ) -> tuple[list, list | None]:
         if not functions:
             raise ValueError("reward_funcs is empty: training on a dataset (num_teachers=0) needs at least one.")
+        self._functions = functions
         return functions, classes
 
     def make_datasets(
@@ -43,8 +44,8 @@ class DatasetSource(RowSource):
         """The user's datasets; for evaluation, every prompt once per member.
 
         Raises:
-            ValueError: If there is no dataset to train on, it streams, holds images, or has too few rows for one
-                batch.
+            ValueError: If there is no dataset to train on, it streams, holds images, has too few rows for one batch,
+                or lacks a column that a reward function needs.
         """
         if train_dataset is None:
             raise ValueError(
@@ -52,7 +53,7 @@ class DatasetSource(RowSource):
             )
         sets: dict[str, Any] = eval_dataset if isinstance(eval_dataset, dict) else {"eval_dataset": eval_dataset}
         for name, dataset in {"train_dataset": train_dataset, **sets}.items():
-            _check_dataset(name, dataset)
+            self._check(name, dataset)
         if len(train_dataset) < args.prompts_per_batch:
             raise ValueError(
                 f"train_dataset has {len(train_dataset)} prompts, fewer than the {args.prompts_per_batch} of one "
@@ -104,11 +105,16 @@ class DatasetSource(RowSource):
         groups = self._scored.rewards.reshape(-1, self.args.num_generations).tolist()
         return replace(summary, alarms=(*summary.alarms, *equality_alarms(groups)))
 
+    def _check(self, name: str, dataset: Any) -> None:
+        check_dataset(name, dataset)
+        if dataset is not None:
+            check_reward_functions(self._functions, name, dataset)
+
     def to_evaluate(self, dataset: Dataset) -> Dataset:
         """Every row once for every member."""
         own = isinstance(dataset, Dataset) and "player" in dataset.column_names  # the trainer's, which has it already
         if not (own and set(dataset["player"]) <= set(self.population)):
-            _check_dataset("eval_dataset", dataset)
+            self._check("eval_dataset", dataset)
             dataset = _for_every_member(dataset, list(self.population))
         return dataset
 
@@ -128,32 +134,6 @@ def rows_hash(dataset: Dataset | None) -> str | None:
 
 def _for_every_member(dataset: Dataset, members: Sequence[str]) -> Dataset:
     return concatenate_datasets([dataset.add_column("player", [name] * len(dataset)) for name in members])
-
-
-def _check_dataset(name: str, dataset: Any) -> None:
-    if not isinstance(dataset, Dataset | IterableDataset | None):
-        raise ValueError(
-            f"{name} must be a datasets.Dataset, got {type(dataset).__name__}: pass one split of a DatasetDict, and "
-            "make one of a list by Dataset.from_list."
-        )
-    if isinstance(dataset, IterableDataset):
-        raise ValueError(
-            f"{name} streams, and a stream cannot be resumed exactly. Load it without streaming, or take(n) rows into "
-            "a Dataset."
-        )
-    columns = set() if dataset is None else set(dataset.column_names)
-    if columns & {"image", "images"}:
-        raise ValueError(f"{name} has an image column: a population trains on text only.")
-    if dataset is not None and "prompt" not in columns:
-        raise ValueError(f"{name} has no column 'prompt', only {sorted(columns)}. Rename the column with the prompts.")
-    if "player" in columns:
-        raise ValueError(f"{name} has a column 'player', which names the member that answers. Rename it.")
-    if taken := columns & {"prompts", "completions"}:
-        raise ValueError(
-            f"{name} has a column {min(taken)!r}, which is what reward functions get from the run. Rename it."
-        )
-    if dataset is not None:
-        check_prompts(name, dataset)
 
 
 class PromptSampler(RepeatSampler):
