@@ -51,7 +51,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs and no compilation")
     parser.add_argument("--steps", type=int, default=3, help="optimizer steps of each whole-step run")
-    parser.add_argument("--steps-of", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--batch", type=int, default=4, help="most rows of a micro-batch in a whole step")
+    parser.add_argument("--adapter-dir", help="folder of the steps' adapter files; default: the trainer's choice")
+    parser.add_argument("--steps-of", type=int, nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.rows % args.members:
         parser.error(f"--rows {args.rows} must be a multiple of --members {args.members}")
@@ -184,18 +186,23 @@ def generation_rates(args: argparse.Namespace, sampler) -> dict[str, float]:
 def whole_steps(args: argparse.Namespace) -> dict[str, float]:
     """Seconds of a step of all members and of the single agent, and their ratio."""
     seconds = {}
-    for members in (1, args.members):
-        command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--json", "--steps-of", str(members)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"The run of {members} member(s) failed:\n{done.stderr[-3000:]}")
-        steps = json.loads(done.stdout.splitlines()[-1])["steps"]
-        seconds[members] = statistics.median(steps[1:])
+    for members, prompts in ((1, max(1, args.members // 2)), (args.members, 1)):
+        seconds[members] = statistics.median(step_of(members, prompts)[1:])
     return {
         "1 agent": seconds[1],
         f"{args.members} members": seconds[args.members],
         "members over agent": seconds[args.members] / seconds[1],
     }
+
+
+def step_of(members: int, prompts: int) -> list[float]:
+    """Seconds of each step of so many members with so many prompts per teacher, in a process of its own."""
+    command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--json"]
+    command += ["--steps-of", str(members), str(prompts)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"The run of {members} member(s) failed:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.splitlines()[-1])["steps"]
 
 
 def step_seconds(args: argparse.Namespace, folder: str) -> list[float]:
@@ -209,15 +216,17 @@ def step_seconds(args: argparse.Namespace, folder: str) -> list[float]:
 
     save_base(args, folder)
     base = folder if args.model in SHAPES else args.model
-    teachers = 1 if args.steps_of == 1 else args.steps_of // 2
+    members, prompts = args.steps_of
+    teachers = max(1, members // 2)
+    rows = 6 * teachers * prompts
     config = PopulationSelfPlayConfig(
         output_dir=os.path.join(folder, "run"),
         num_teachers=teachers,
         num_students=teachers,
-        shared_member=args.steps_of == 1,
-        prompts_per_teacher=args.members // 2 // teachers,
+        shared_member=members == 1,
+        prompts_per_teacher=prompts,
         num_generations=2,
-        per_device_train_batch_size=args.members // 2,
+        per_device_train_batch_size=max(size for size in range(1, args.batch + 1) if rows % size == 0),
         max_completion_length=args.new_tokens,
         prompt_style="compact",
         num_references=1,
@@ -233,6 +242,8 @@ def step_seconds(args: argparse.Namespace, folder: str) -> list[float]:
         use_vllm=True,
         vllm_max_model_length=2048,
         vllm_gpu_memory_utilization=0.4,
+        vllm_adapter_dir=args.adapter_dir,
+        vllm_engine_kwargs={"enforce_eager": True} if args.enforce_eager else None,
         model_init_kwargs={"dtype": "float32" if args.device == "cpu" else "bfloat16"},
     )
     trainer = PopulationSelfPlayTrainer(

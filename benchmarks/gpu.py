@@ -36,8 +36,11 @@ LIMITS = {  # seconds of ten minutes, in the order in which stages run; each may
     "step": 85,
     "canary": 50,
     "learning": 60,
+    "engine_step": 240,
 }
-WITH_VLLM = ("vllm", "canary")
+BY_NAME = ("engine_step",)  # only where `--stages` names them: they do not fit into ten minutes beside the others
+USUAL = [stage for stage in LIMITS if stage not in BY_NAME]
+WITH_VLLM = ("vllm", "canary", "engine_step")
 VLLM_WHEELS = ("vllm-*", "vllm_*")
 MEMORY = "/dev/shm/populora-gpu-{}"  # folder of a stage's adapter files, by its process
 LEAST = 5  # seconds that a stage needs to begin
@@ -86,7 +89,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0, help="of all stages together")
     parser.add_argument("--toy", action="store_true", help="everything at toy size, on the CPU")
-    parser.add_argument("--stages", default=",".join(LIMITS), help=f"some of {','.join(LIMITS)}")
+    parser.add_argument("--stages", default=",".join(USUAL), help=f"some of {','.join(LIMITS)}")
     parser.add_argument("--out", type=Path, default=Path("runs/gpu"), metavar="DIR", help="for the JSONs and logs")
     parser.add_argument("--wheels", type=Path, metavar="DIR", help="packages that this machine lacks, as wheels")
     parser.add_argument("--vllm-python", metavar="PYTHON", help="runs the stages with vLLM; default: this Python")

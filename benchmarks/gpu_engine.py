@@ -1,4 +1,4 @@
-"""The stages of `gpu.py` about an engine: "sync", which needs none, and "vllm" and "canary", which start vLLM."""
+"""The stages of `gpu.py` about an engine: "sync", which needs none, and those that start vLLM."""
 
 import importlib.util
 import os
@@ -13,6 +13,10 @@ import torch
 from gpu import MEMORY
 from gpu_report import NotRun, Report, bases, bench, versions
 from measuring import synchronize
+
+
+SINGLE = {"as many": "as many rows", "an eighth": "an eighth of the rows: matched per adapter (the paper: 1.31)"}
+"""The single agents beside a population: what their rows are."""
 
 
 def sync(report: Report) -> None:
@@ -56,22 +60,28 @@ def own_memory() -> None:
         os.makedirs(adapters.MEMORY_FOLDER, exist_ok=True)
 
 
-@contextmanager
-def base_with_engine(report: Report, model: str) -> Iterator[tuple]:
-    """`generation.py`, its settings, a population and a tokenizer, while the base lies where an engine reads it."""
+def with_vllm(report: Report, model: str):
+    """`generation.py`, with its options in `sys.argv`; a folder for the base; `NotRun` without vLLM."""
     if importlib.util.find_spec("vllm") is None:
         raise NotRun(f"vLLM is not installed for {sys.executable} (--vllm-python, docs/gpu.md)")
     import generation as ours
 
     report.detail("versions", versions())
-    own_memory()
     if report.toy:
         os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     small = ["--rows", "8", "--repeats", "1", "--rank", "8"]
     sys.argv[1:] = ["--device", report.device.type, "--model", model]
     sys.argv += small if report.toy else ["--enforce-eager", "--repeats", "3"]
-    args, folder = ours.parse(), report.path.with_suffix("")
-    folder.mkdir(exist_ok=True)
+    report.path.with_suffix("").mkdir(exist_ok=True)
+    return ours
+
+
+@contextmanager
+def base_with_engine(report: Report, model: str) -> Iterator[tuple]:
+    """`generation.py`, its settings, a population and a tokenizer, while the base lies where an engine reads it."""
+    ours, folder = with_vllm(report, model), report.path.with_suffix("")
+    own_memory()
+    args = ours.parse()
     try:
         yield (ours, args, *ours.make_population(args, str(folder)))
     finally:
@@ -146,6 +156,35 @@ def sleep_twice(report: Report, sampler) -> None:
         shown = f"{seconds:.1f} and {woken:.1f}, {freed:.1f} GB freed"
         report.number(f"vLLM: sleep and wake {turn}, s", seconds + woken, shown=shown)
         report.number(f"vLLM: rows drawn as before after wake {turn}", same(again), least=usual)
+
+
+def engine_step(report: Report) -> None:
+    """Whole steps with vLLM: 4T+4S, and one agent with as many rows and with an eighth of them.
+
+    Each run has a process of its own, which reads the base again and starts an engine.
+    """
+    (name,) = bases(report, "qwen2.5-1.5b-shapes")
+    ours, folder = with_vllm(report, name), report.path.with_suffix("")
+    os.environ["TMPDIR"] = str(folder)  # removed by `gpu.py`, as are the adapter files
+    sizes = ["--steps", "2", "--new-tokens", "8"] if report.toy else ["--steps", "4", "--new-tokens", "256"]
+    sys.argv += ["--batch", "16", *sizes]
+    if os.path.isdir(os.path.dirname(MEMORY)):
+        sys.argv += ["--adapter-dir", MEMORY.format(os.getpid())]
+    prompts = 2 if report.toy else 16  # of each teacher: 6 rows each
+    seconds = {}
+    for kind, (members, each) in {
+        "members": (8, prompts),
+        "as many": (1, 4 * prompts),
+        "an eighth": (1, prompts // 2),
+    }.items():
+        steps = ours.step_of(members, each)
+        report.detail(kind, {"rows": 6 * each * max(1, members // 2), "seconds": steps})
+        seconds[kind] = statistics.median(steps[1:])
+        if kind != "members":
+            ratio = seconds["members"] / seconds[kind]
+            shown = f"{ratio:.2f} ({seconds['members']:.1f} s, {24 * prompts} rows)"
+            what = f"vLLM, {name}: step of 4T+4S over one agent with {SINGLE[kind]}"
+            report.number(what, ratio, shown=shown, most=1.15)
 
 
 def timed(call: Callable) -> tuple:

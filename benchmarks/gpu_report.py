@@ -73,17 +73,13 @@ class Report:
 
 
 def bench(report: Report, model: str, **sizes):
-    """A base with what `member_scaling.py` measures on it: with gradient checkpointing, and every N as often."""
+    """A base with what `member_scaling.py` measures on it, with gradient checkpointing."""
     from member_scaling import Bench
-
-    class Often(Bench):
-        def repeats(self, members):
-            return self.args.repeats
 
     default = {"layers": None, "rank": 32, "new_tokens": 8, "rows_per_member": 1, "rivals": [], "repeats": 5}
     default |= {"gradient_checkpointing": True}
     toy = {"rank": 4, "rows": 4, "tokens": 32, "new_tokens": 4, "repeats": 1} if report.toy else {}
-    return Often(argparse.Namespace(model=model, device=report.device.type, **default | sizes | toy))
+    return Bench(argparse.Namespace(model=model, device=report.device.type, **default | sizes | toy))
 
 
 def bases(report: Report, *names: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
-from gpu_engine import canary, sync, vllm
+from gpu_engine import SINGLE, canary, engine_step, sync, vllm
 from gpu_machine import loss_that_runs, machine
 from gpu_report import ROOT, Report, bases, bench
 from measuring import peak, reset_peak
@@ -99,7 +99,6 @@ def step(report: Report) -> None:
     (name,) = bases(report, "qwen2.5-7b-shapes")
     base = bench(report, name, rows=16, tokens=64, new_tokens=64)
     kinds = {"members": (8, 2), "as many": (1, 8), "an eighth": (1, 1)}  # members, and prompts of each teacher
-    names = {"as many": "as many rows", "an eighth": "an eighth of the rows: matched per adapter (the paper: 1.31)"}
     found: dict[str, list[dict]] = {kind: [] for kind in kinds}
 
     def over(kind: str) -> None:
@@ -107,7 +106,7 @@ def step(report: Report) -> None:
         pairs = list(zip(found["members"], found[kind], strict=True))
         ratio, last = statistics.median(a["seconds"] / b["seconds"] for a, b in pairs), pairs[-1][0]
         shown = f"{ratio:.2f} ({last['seconds']:.1f} s, {last['rows']} rows)"
-        what = f"{name}: step of 4T+4S over one agent with {names[kind]}"
+        what = f"{name}: step of 4T+4S over one agent with {SINGLE[kind]}"
         report.number(what, ratio, shown=shown, most=1.15)
 
     for turn in range(1 if report.toy else 2):
@@ -221,5 +220,6 @@ def mean(values: list[float | None]) -> float | None:
 
 
 STAGES: Mapping[str, Callable[[Report], None]] = {
-    one.__name__: one for one in (machine, equivalence, update, generation, sync, vllm, step, canary, learning)
+    one.__name__: one
+    for one in (machine, equivalence, update, generation, sync, vllm, step, canary, learning, engine_step)
 }

@@ -90,6 +90,17 @@ def test_log_probabilities_are_those_of_the_sampling_policy_and_seeds_repeat(sam
         torch.testing.assert_close(torch.tensor(completion.logprobs), mine, atol=1e-4, rtol=0)
 
 
+def test_seeded_prompts_that_do_not_fit_into_one_pass(sampler, monkeypatch):
+    """vLLM would read one of them in two parts, and wind back its generator, which one of a CPU cannot."""
+    sampler.sync()
+    monkeypatch.setattr(sampler, "temperature", 1.0)
+    long = [[10 + (i + j) % 90 for j in range(400)] for i in range(12)]  # 4,800 tokens, of which a pass takes 4,096
+    members = list(sampler.population)[:4] * 3  # all fit into one batch
+    assert sampler.engine.llm.llm_engine.vllm_config.scheduler_config.max_num_batched_tokens < sum(map(len, long))
+    drawn = sampler.draw(long, members, range(12))
+    assert drawn[-1].ids == sampler.draw(long[-1:], members[-1:], [11])[0].ids
+
+
 def test_filters_are_part_of_the_policy(sampler, monkeypatch):
     sampler.sync()
     monkeypatch.setattr(sampler, "temperature", 1.0)

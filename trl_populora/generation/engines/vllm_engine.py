@@ -109,11 +109,14 @@ class VLLMEngine(Engine):
         if self.tensor_parallel_size > 1:
             groups = torch.arange(world).view(-1, self.tensor_parallel_size).tolist()
             self.group = torch.distributed.new_subgroups_by_enumeration(groups)[0]
-        distributed = {}
+        own: dict[str, Any] = {"max_num_batched_tokens": 4096}
         if torch.cuda.is_available():
             # Inside this process, so that it joins the trainer's process group, as GRPOTrainer's own engine does.
             _set_rank_variables(spec.accelerator)
-            distributed["distributed_executor_backend"] = "external_launcher"
+            own["distributed_executor_backend"] = "external_launcher"
+        else:  # a prompt in parts winds a seed's generator back, which those of a CPU cannot (vLLM 0.31)
+            own["enable_chunked_prefill"] = False
+            own["max_num_batched_tokens"] = max(4096, self.engine_kwargs.get("max_model_len") or 0)
         self.llm = LLM(
             model=spec.model,
             tokenizer=spec.tokenizer,
@@ -129,8 +132,7 @@ class VLLMEngine(Engine):
             worker_extension_cls=f"{AdapterSums.__module__}.{AdapterSums.__qualname__}",
             **{
                 "max_cpu_loras": max(2 * spec.num_adapters, self.max_loras or 0, 4),
-                "max_num_batched_tokens": 4096,
-                **distributed,
+                **own,
                 **self.engine_kwargs,
             },
         )
