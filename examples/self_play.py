@@ -34,8 +34,8 @@ def main(model="tiny", output="runs/self_play", rounds=10) -> PopulationSelfPlay
         overwrite_output_dir=True,
     )
     with LiveView(rounds=rounds) as view:
-        trainer = PopulationSelfPlayTrainer(resolve_base(model), args=args, on_round=view.on_round)
-        view.watch(trainer.progress)
+        trainer = PopulationSelfPlayTrainer(resolve_base(model), args=args)
+        view.attach(trainer)
         trainer.train()
     trainer.save_model()  # one PEFT folder for each member
     print(trainer.lineage.family_tree(list(trainer.population)))

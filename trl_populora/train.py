@@ -166,8 +166,6 @@ def wants_newest(args: PopulationSelfPlayConfig) -> bool:
 
 def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, PopulationSelfPlayTrainer]:
     """The terminal view and the trainer, ready to train."""
-    from transformers import PrinterCallback, ProgressCallback
-
     from .integrations.base_models import resolve_base
     from .integrations.user_data import load_prompts, load_rewards, load_sampler
     from .reporting import LiveView
@@ -211,16 +209,12 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         rewards,
         args,
         train_dataset=prompts,
-        on_round=view.on_round,
-        on_probe=view.on_probe,
         sampler=sampler,
     )
-    view.watch(trainer.progress)
+    view.attach(trainer)
     trainer.base_model_name, trainer.dataset_name = run.model_name_or_path, run.dataset_name
     if hub_id(run.model_name_or_path):
         trainer.population.name_base(run.model_name_or_path)
-    for callback in (PrinterCallback, ProgressCallback):  # the view says it better
-        trainer.remove_callback(callback)
     if run.warm_start_steps:
         names = ("warm_start_steps", "warm_start_rows", "warm_start_learning_rate")
         trainer.warm_start = {name.removeprefix("warm_start_"): getattr(run, name) for name in names}

@@ -1,6 +1,7 @@
 """Progress within phases: who counts what, that nothing of it changes a run, and what a terminal shows of it."""
 
 import io
+import warnings
 
 import pytest
 
@@ -99,3 +100,16 @@ def test_a_terminal_shows_phase_and_run_and_a_file_does_not(monkeypatch):
             if file.isatty():
                 assert file.shows(r"2/8 rows, 0:\d\d left")
     assert not file.getvalue()
+
+
+def test_an_attached_view_takes_the_place_of_what_transformers_prints(tmp_path, make_trainer, capfd):
+    own, out = [], io.StringIO()
+    trainer = make_trainer(max_steps=2, on_round=own.append, disable_tqdm=False)
+    with LiveView(rounds=2, file=out) as view:
+        view.attach(trainer)
+        trainer.train()
+    assert [summary.round for summary in own] == [0, 1]
+    assert "round 1/2" in out.getvalue() and "round 2/2" in out.getvalue()
+    printed = "".join(capfd.readouterr())
+    assert "it/s" not in printed and "'loss'" not in printed
+    assert any(one[1] and "removed in v6" in one[1].pattern for one in warnings.filters)  # see quiet.py

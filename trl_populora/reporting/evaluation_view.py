@@ -13,7 +13,7 @@ from ..progress import Progress
 from ..run_files.run import BASE
 from .console import PLAIN_WIDTH, new_console, redraws
 from .progress_line import ProgressLine, duration
-from .tables import NOTHING, drawn_by, new_table, plural
+from .tables import NOTHING, counted, drawn_by, new_table
 
 
 class EvaluationView:
@@ -148,10 +148,10 @@ def remarks(exam: Mapping[str, Any]) -> Iterator[str]:
     for name, score in exam["scores"].items():
         if spared := score["verdicts"].get("spared"):
             yield (
-                f"{name}: {plural(spared, 'answer')} not counted: the executor failed, twice. See `populora doctor`."
+                f"{name}: {counted(spared, 'answer')} not counted: the executor failed, twice. See `populora doctor`."
             )
         if failed := score["verdicts"].get("failed"):
-            yield f"{name}: {plural(failed, 'answer')} wrong because judging failed; see the column `detail`."
+            yield f"{name}: {counted(failed, 'answer')} wrong because judging failed; see the column `detail`."
 
 
 def stars(record: Mapping[str, Any]) -> str:
@@ -159,7 +159,7 @@ def stars(record: Mapping[str, Any]) -> str:
     count = record["comparisons"]
     strict = 100 - (100 - 100 * record["level"]) / count
     return (
-        f"Differences are paired by question, with 95% intervals. {plural(count, 'comparison')} in all; a star: "
+        f"Differences are paired by question, with 95% intervals. {counted(count, 'comparison')} in all; a star: "
         f"the {strict:.4g}% interval excludes 0, and a sign-flip test agrees."
     )
 

@@ -6,8 +6,8 @@ come from `diagnostics`.
 """
 
 import time
-from collections.abc import Mapping
-from typing import TextIO
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -16,15 +16,19 @@ from rich.text import Text
 from ..diagnostics import RoundSummary
 from ..output import is_first_rank
 from ..progress import Progress
+from ..quiet import filter_messages
 from .console import new_console, redraws
 from .probes import probe_line
 from .progress_line import ProgressLine, duration
 from .tables import event_line, phases_line, round_line, round_tables
 
 
+if TYPE_CHECKING:
+    from ..training import PopulationSelfPlayTrainer
+
+
 class LiveView:
-    """Shows a run on the terminal. Use it as a context manager, pass [`LiveView.on_round`] to the trainer, and watch
-    the trainer's progress.
+    """Shows a run on the terminal. Use it as a context manager, and attach it to a trainer.
 
     Args:
         rounds (`int`, *optional*): Rounds of the whole run, for the progress line.
@@ -35,8 +39,8 @@ class LiveView:
     Example:
         ```python
         >>> with LiveView(rounds=150) as view:
-        ...     trainer = PopulationSelfPlayTrainer(model, args, on_round=view.on_round)
-        ...     view.watch(trainer.progress)
+        ...     trainer = PopulationSelfPlayTrainer(model, args=args)
+        ...     view.attach(trainer)
         ...     trainer.train()
         ```
     """
@@ -68,6 +72,21 @@ class LiveView:
             self._line.progress.end()
             self._live.stop()
             self._live = None
+
+    def attach(self, trainer: "PopulationSelfPlayTrainer") -> None:
+        """Shows the rounds, probes and progress of this trainer, in place of what transformers prints.
+
+        The bar and the dictionaries of metrics are taken out, and so are messages that users cannot act on
+        (`quiet.py`). A trainer's own `on_round` and `on_probe` are called after the view's.
+        """
+        from transformers import PrinterCallback, ProgressCallback
+
+        filter_messages()
+        trainer.on_round = _first(self.on_round, trainer.on_round)
+        trainer.on_probe = _first(self.on_probe, trainer.on_probe)
+        for callback in (PrinterCallback, ProgressCallback):
+            trainer.remove_callback(callback)
+        self.watch(trainer.progress)
 
     def watch(self, progress: Progress) -> None:
         """Shows this progress on a terminal. Does nothing if the output is not a terminal."""
@@ -154,3 +173,12 @@ class LiveView:
 
     def _elapsed(self) -> str:
         return duration(time.monotonic() - self._started)
+
+
+def _first(call: Callable[[Any], None], then: Callable[[Any], None] | None) -> Callable[[Any], None]:
+    def both(told: Any) -> None:
+        call(told)
+        if then is not None:
+            then(told)
+
+    return both

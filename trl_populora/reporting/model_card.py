@@ -17,7 +17,7 @@ from ..run_files.run import BASE, TINY, hub_id
 from .evaluation_file import read_evaluation
 from .history import changes, read_history
 from .plots import PLOTS
-from .tables import NOTHING, counted, drawn_by, fill_ins, percent, plural, signed, strongest
+from .tables import NOTHING, counted, drawn_by, fill_ins, percent, signed, strongest
 
 
 logger = logging.getLogger(__name__)
@@ -310,7 +310,7 @@ def _who(table: Mapping, base: CardBase, member: str | None) -> str:
     if table["shared_member"]:
         return f"One LoRA adapter that both proposes and solves tasks, on the frozen base {base.words}"
     roles = [(table["num_teachers"], "teacher"), (table["num_students"], "student")]
-    population = " and ".join(plural(count, role) for count, role in roles if count)
+    population = " and ".join(counted(count, role) for count, role in roles if count)
     if member is None:
         return f"{population}, each a LoRA adapter, on the frozen base {base.words}"
     return f"A LoRA adapter on the frozen base {base.words}, trained in a population of {population}"

@@ -144,15 +144,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
-
-
 def drawn_by(decoding: Mapping[str, Any]) -> str:
     """How the answers of an evaluation were drawn, in words."""
     if not decoding["temperature"]:
         return "greedy"
-    return f"{plural(decoding['samples'], 'sample')} at temperature {decoding['temperature']}"
+    return f"{counted(decoding['samples'], 'sample')} at temperature {decoding['temperature']}"
 
 
 def signed(value: float | None) -> str:

@@ -12,7 +12,7 @@ from ..page import Column, Facts, Plot, Section, Table, Text, Tile, Tiles
 from ..page.figures import look
 from ..page.formats import NOTHING, is_missing, written
 from ..plots import ROLES
-from ..tables import strongest
+from ..tables import counted, strongest
 from .series import MARKED, MAX_LINES, SMOOTHED, colours, curves, is_long, of_members, of_rounds, with_points
 
 
@@ -83,7 +83,9 @@ def _tiles(run: RunData) -> Iterator[Tile]:
     if "filled" in last.coverage:
         yield Tile("Coverage", f"{last.coverage['filled']}", f"cells, {first.coverage.get('filled', 0)} at the start")
     born = [event for event in run.replacements if event["round"] is not None]
-    yield Tile("Replacements", str(len(born)), f"after {len(set(run.births))} rounds" if born else "nobody yet")
+    yield Tile(
+        "Replacements", str(len(born)), f"after {counted(len(set(run.births)), 'round')}" if born else "nobody yet"
+    )
     mixed = [summary.round + 1 for summary in run.history if summary.recombined]
     if mixed:
         yield Tile("Recombinations", str(len(mixed)), f"members moved to their mean, last after round {mixed[-1]}")
