@@ -109,13 +109,15 @@ def run(options: argparse.Namespace) -> int:
     teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
     exams = chosen_exams(options, runs)
 
+    from accelerate.utils.memory import clear_device_cache
+
     from ..evaluation.evaluating import merged
     from ..evaluation.records import save_evaluation
     from ..generation.engines import EngineError
     from ..reporting.evaluation_view import EvaluationView
     from ..reporting.model_card import versions
     from ..run_files.files import check_writable
-    from .opening import free_memory, make_executor
+    from .opening import make_executor
 
     asked = [(exam, read_decoding(options, runs, exam)) for exam in exams]
     check_writable(output, option="--output")
@@ -147,7 +149,8 @@ def run(options: argparse.Namespace) -> int:
                         identity=identity | {"weights": own, "versions": versions()},
                     )
                 del sampler
-                free_memory()  # one base at a time: with vLLM, the next engine counts what is free on the card
+                # One base at a time: with vLLM, the next engine counts what is free on the card.
+                clear_device_cache(garbage_collection=True)
         except (EngineError, Stopped) as error:
             view.note(f"{error} {kept}")
             return 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 from collections.abc import Sequence
@@ -99,15 +98,6 @@ def load_base(
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
-
-
-def free_memory() -> None:
-    """Gives back the memory of models that nothing needs any more: objects of a model refer to each other."""
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def make_sampler(

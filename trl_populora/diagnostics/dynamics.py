@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ..tasks import is_spared
@@ -212,7 +213,7 @@ def solve_rate_matrix(summary: RoundSummary) -> list[list[float | None]]:
 def mean(values: Iterable[float | None]) -> float | None:
     """Mean of the values that are neither `None` nor NaN; `None` if none is left."""
     known = [value for value in values if value is not None and value == value]
-    return sum(known) / len(known) if known else None
+    return fmean(known) if known else None
 
 
 def round_metrics(summary: RoundSummary) -> dict[str, float]:

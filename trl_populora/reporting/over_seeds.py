@@ -66,8 +66,8 @@ def interval(values: Sequence[float]) -> Interval:
     mean = math.fsum(values) / len(values)
     if len(values) < 2 or _flat(np.array(values)):
         return Interval(mean, None, None)
-    reach = _quantile(len(values) - 1) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    return Interval(mean, mean - reach, mean + reach)
+    low, high, _ = _around(mean, float(stats.sem(values)), len(values) - 1)
+    return Interval(mean, low, high)
 
 
 def difference(arm: Mapping[int, float], control: Mapping[int, float]) -> Difference:
@@ -178,9 +178,5 @@ def _flat(values: np.ndarray) -> bool:
 
 def _around(mean: float, error: float, degrees: float) -> tuple[float, float, float]:
     """The interval's ends, and the p-value."""
-    reach = _quantile(degrees) * error
-    return mean - reach, mean + reach, float(2 * stats.t.sf(abs(mean) / error, degrees))
-
-
-def _quantile(degrees: float) -> float:
-    return float(stats.t.ppf((1 + LEVEL) / 2, degrees))
+    low, high = stats.t.interval(LEVEL, degrees, mean, error)
+    return float(low), float(high), float(2 * stats.t.sf(abs(mean) / error, degrees))

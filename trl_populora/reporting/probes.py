@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..diagnostics.dynamics import mean
 from ..run_files.files import read_lines
 from ..run_files.layout import PROBES_FILE
 from ..run_files.run import BASE
@@ -54,7 +54,7 @@ def probe_line(record: Record) -> str:
         parts.append(f"{name} {percent(exam['mean'])}" + (f" ({', '.join(told)})" if told else ""))
     if record["founders"] is not None:
         kinds = {"solved": "students", "unsolved": "teachers", "valid": "teachers"}
-        means = {kind: _mean(one[kind] for one in record["founders"][role].values()) for kind, role in kinds.items()}
+        means = {kind: mean(one[kind] for one in record["founders"][role].values()) for kind, role in kinds.items()}
         parts.append("against founders " + ", ".join(f"{kind} {percent(means[kind])}" for kind in kinds))
     cost = f", probes {_cost(record)} of the run" if record["step"] else ""  # at the start there is no run yet
     parts.append(f"{record['seconds']:.1f} s{cost}")
@@ -131,11 +131,6 @@ def _draw(axis: Axes, curves: Mapping[str, Sequence[tuple[int, float]]], *, titl
     axis.set_ylabel("share", fontsize=9)
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.spines[["top", "right"]].set_visible(False)
-
-
-def _mean(shares: Iterable[float | None]) -> float | None:
-    known = [share for share in shares if share is not None]
-    return fmean(known) if known else None
 
 
 def _cost(record: Record) -> str:

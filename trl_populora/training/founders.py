@@ -7,17 +7,16 @@ tasks founders cannot solve. These games do not change ratings, the buffer or th
 
 from __future__ import annotations
 
-import math
 import os
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import load_file, save_file
 
+from ..diagnostics.dynamics import mean
 from ..evaluation.held_out import task_exam
 from ..population import Population
 from ..population.factors import Factors, from_tensors, on_cpu, to_tensors
@@ -92,7 +91,7 @@ class Founders:
         results, solved = [], {}
         if self.tasks:
             results.append(examiner.examine(task_exam(SOLVE, self.tasks, types), population.students))
-            solved = {student: _share(results[0].scores(student)[:, 0]) for student in population.students}
+            solved = {student: mean(results[0].scores(student)[:, 0]) for student in population.students}
         proposals = self._propose(population.teachers, examiner)
         tasks = _tasks(proposals)
         if tasks:
@@ -107,7 +106,7 @@ class Founders:
             authors[teacher] = sorted(own)
             teachers[teacher] = {
                 "proposals": len(judged),
-                "valid": _share(one.valid for one in judged),
+                "valid": mean(one.valid for one in judged),
                 "tasks": len(own),
                 "unsolved": _unsolved(then, own) if own else None,
                 "unsolved_now": _unsolved(now, own) if own else None,
@@ -187,12 +186,7 @@ def _tasks(proposals: Iterable[Proposal]) -> list[Task]:
 def _unsolved(result: ExamResult, tasks: set[str]) -> float | None:
     """Share of all judged answers to some tasks that do not solve them."""
     places = {i for i, question in enumerate(result.exam.questions) if question.id in tasks}
-    return _share(1.0 - one.grade.score for one in result.samples if one.question in places)
-
-
-def _share(scores: Iterable[float]) -> float | None:
-    known = [float(score) for score in scores if not math.isnan(score)]
-    return fmean(known) if known else None
+    return mean(1.0 - one.grade.score for one in result.samples if one.question in places)
 
 
 def _different(population: Population, players: Sequence[str]) -> list[str]:

@@ -9,12 +9,12 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
-from statistics import fmean
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from transformers.utils import logging
 
+from ..diagnostics.dynamics import mean
 from ..evaluation import Exam, make_exams
 from ..evaluation.evaluating import check_length
 from ..run_files.layout import FOUNDERS_FOLDER
@@ -216,9 +216,9 @@ class Probes:
         return {
             "version": exam.version,
             "questions": len(exam.questions),
-            "mean": _mean(players[name]["accuracy"] for name in self.solvers),
+            "mean": mean(players[name]["accuracy"] for name in self.solvers),
             "groups": {
-                group: _mean(players[name]["groups"][group] for name in self.solvers) for group in result.groups
+                group: mean(players[name]["groups"][group] for name in self.solvers) for group in result.groups
             },
             "players": players,
         }
@@ -235,7 +235,7 @@ def metrics(record: Mapping[str, Any]) -> dict[str, float]:
     for name, exam in record["exams"].items():
         place = re.sub(r"[^\w.-]+", "_", name).strip("_")  # some trackers take no other characters
         found |= {f"{place}/{player}": scores["accuracy"] for player, scores in exam["players"].items()}
-        found |= {f"{place}/{group}/mean": mean for group, mean in exam["groups"].items()}
+        found |= {f"{place}/{group}/mean": share for group, share in exam["groups"].items()}
         found[f"{place}/mean"] = exam["mean"]
     if record["founders"] is not None:
         for role in ("teachers", "students"):
@@ -252,8 +252,3 @@ def round_off(seconds: float) -> float:
 def _known(share: float) -> float | None:
     """JSON has no NaN: a share of nothing is null."""
     return None if math.isnan(share) else share
-
-
-def _mean(shares: Iterable[float | None]) -> float | None:
-    known = [share for share in shares if share is not None]
-    return fmean(known) if known else None
