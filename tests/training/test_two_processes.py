@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.generation.fake_server import ModelServer, running
 from tests.processes import run_ranks
+from tests.tiny import tiny_model
 from tests.training.two_processes import main
+from trl_populora.generation.engines import VLLM
 from trl_populora.reporting import read_history, read_probes
 from trl_populora.reporting.tables import compute_totals
 
@@ -81,6 +84,40 @@ def test_two_processes_equal_one(tmp_path, more):
     assert [(one["exams"], one["founders"]) for one in probes[0]] == [
         (one["exams"], one["founders"]) for one in probes[1]
     ]
+
+
+@pytest.mark.slow
+def test_two_processes_on_two_servers_of_which_one_is_lost(tmp_path):
+    """Each process has its own connections to both servers, and finds out by itself. The rows are those of one process
+    on one server, and the adapters are loaded by the first process only."""
+
+    def on(*servers):
+        urls = [server.url for server in servers]
+        where = {"use_vllm": True, "vllm_mode": "server", "vllm_server_timeout": 20.0, "vllm_server_base_urls": urls}
+        return "3", "2", "", "", json.dumps(where)
+
+    def server():
+        return running(ModelServer(VLLM, base=tiny_model().eval(), max_model_length=1024))
+
+    with server() as one, server() as lost:
+        _, (alone,) = run(tmp_path / "one", 1, *on(one))
+        loaded = len(one.double.history)
+        complete, drawn = lost.complete, []
+
+        def dies(body):
+            drawn.append(body)
+            if len(drawn) < 40:
+                return complete(body)
+            lost.answers = dict.fromkeys(lost.answers, (None, ""))
+            return None, ""
+
+        lost.answers["/v1/completions"] = dies
+        _, both = run(tmp_path / "two", 2, *on(one, lost))
+        assert [record["texts"] for record in both] == [alone["texts"]] * 2
+        assert loaded and len(one.double.history) == 2 * loaded
+    for rank in (0, 1):
+        told = (tmp_path / "two" / f"process{rank}.log").read_text()
+        assert told.count(f"It is left out; its rows go to the vLLM server at {one.url}.") == 1
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ class ServersEngine(Engine):
                 self.where = _together(self.live)
                 self._losses.append(str(error))
                 if self.live:
-                    logger.warning("%s. It is left out, and %s get its rows.", error, self.where)
+                    logger.warning("%s. It is left out; its rows go to %s.", error, self.where)
             if not self.live:
                 raise self._nobody() from error
 
