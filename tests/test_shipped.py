@@ -43,10 +43,13 @@ def test_the_list_has_a_line_for_each(capsys):
     "name, brought",
     [
         ("tiny", {"tiny"}),
-        ("chains/", {"chains"}),
+        ("chains/", {"chains", "tiny/make/small_llama.py"}),
         ("experiments/tiny_rewards.yaml", {"experiments/tiny_rewards.yaml", "tiny/4t4s.yaml", "tiny/base"}),
         ("qwen2.5-7b/math.yaml", {"qwen2.5-7b/math.yaml", "accelerate_configs/multi_gpu.yaml"}),
-        ("chains/1t1s.yaml", {"chains"}),  # a module that it names speaks of the whole folder
+        (
+            "chains/1t1s.yaml",
+            {"chains", "tiny/make/small_llama.py"},
+        ),  # a module that it names speaks of the whole folder
     ],
 )
 def test_a_copy_brings_what_it_names(tmp_path, name, brought):

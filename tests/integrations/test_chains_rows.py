@@ -2,12 +2,12 @@
 
 import random
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 
-from recipes.chains.make.base import Settings, Training, build_tokenizer, save
+from recipes.chains.make.base import Settings, Training, build_tokenizer
 from recipes.chains.make.rows import (
     KIND_SHARES,
     LEVEL_SHARES,
@@ -18,6 +18,7 @@ from recipes.chains.make.rows import (
     weak_shares,
 )
 from recipes.chains.make.worked import confusion, trace, worked_input, worked_output
+from recipes.tiny.make.small_llama import save
 from trl_populora.executor import Job, literals
 from trl_populora.tasks import Referee, Refusal, make_task_types
 from trl_populora.tasks.code.families import FAMILIES
@@ -237,7 +238,7 @@ def test_two_last_phases_are_refused():
 @pytest.mark.slow
 def test_a_training_begins_with_given_weights(tmp_path):
     first = Training(tmp_path / "first", replace(SMALL, precision="float32"))
-    save(first.model, first.tokenizer, tmp_path / "start", SMALL)
+    save(first.model, first.tokenizer, tmp_path / "start", how="settings.json", settings=asdict(SMALL))
     again = Training(tmp_path / "again", replace(SMALL, seed=1), start=tmp_path / "start")
     assert again.step == 0 and again.tokenizer.get_vocab() == first.tokenizer.get_vocab()
     for name, value in weights(again).items():

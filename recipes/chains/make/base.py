@@ -21,21 +21,17 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from tokenizers import Regex, pre_tokenizers
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from recipes.chains.make.measure import measure
 from recipes.chains.make.rows import ChainExamples, weak_shares
+from recipes.tiny.make.small_llama import make_model, make_tokenizer, save
 from trl_populora.integrations.lightning import Row, causal_lm_loss, collate, encode
 
 
 logger = logging.getLogger(__name__)
 
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 STATE_FILE = "training.pt"
 TOKENIZER_FOLDER = "tokenizer"
 MUON_RATE = 3.0  # its learning rate, in those of AdamW
@@ -108,54 +104,15 @@ class Settings:
 
 
 def build_tokenizer(settings: Settings) -> PreTrainedTokenizerFast:
-    """Byte-level BPE whose merges may cross spaces, but not the borders of `PIECES`."""
+    """Tokens do not cross the borders of `PIECES`."""
     examples = ChainExamples(settings.seed).batch(settings.tokenizer_rows, seed=f"{settings.seed}/tokenizer")
-    turns = [f"{message['role']}\n{message['content']}" for example in examples for message in example.messages]
-    texts = turns + [example.completion for example in examples] + ["assistant\n"] * len(examples)
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    core.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=settings.vocabulary,
-        special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    core.train_from_iterator(texts, trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        model_max_length=1024,
-        padding_side="left",
-        clean_up_tokenization_spaces=False,
-    )
-    tokenizer.chat_template = CHAT_TEMPLATE
-    return tokenizer
+    pieces = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
+    return make_tokenizer(examples, pieces, vocabulary=settings.vocabulary)
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, settings: Settings) -> LlamaForCausalLM:
     """A new model with weights of the seed."""
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=settings.hidden,
-        intermediate_size=3 * settings.hidden,
-        num_hidden_layers=settings.layers,
-        num_attention_heads=settings.hidden // 32,
-        max_position_embeddings=1024,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        model = LlamaForCausalLM(config)
+    model = make_model(tokenizer, hidden=settings.hidden, layers=settings.layers, seed=settings.seed)
     if settings.precision == "bfloat16":
         model.set_attn_implementation("eager")  # on a CPU four times as fast as sdpa, at these widths
     return model
@@ -285,18 +242,6 @@ def _passes(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
     yield part
 
 
-def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, settings: Settings) -> None:
-    """Write weights in bfloat16, half the size, under a config that loads them as float32."""
-    folder.mkdir(parents=True, exist_ok=True)
-    copy = LlamaForCausalLM(model.config)
-    copy.load_state_dict(model.state_dict())
-    copy.to(torch.bfloat16).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"dtype": "float32"}, indent=2) + "\n")
-    (folder / "settings.json").write_text(json.dumps(asdict(settings), indent=2) + "\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train, save and measure; writes the folder and `measured.json` in it."""
     parser = argparse.ArgumentParser(description="Train the base of chains from scratch.")
@@ -315,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     training = Training(options.work, settings, start=options.start)
     if not options.save_only:
         training.run()
-    save(training.model, training.tokenizer, options.output, settings)
+    save(training.model, training.tokenizer, options.output, how="settings.json", settings=asdict(settings))
     asked = {"kinds": settings.kinds.split(), "task_types": settings.types.split()}
     results = measure(AutoModelForCausalLM.from_pretrained(options.output), training.tokenizer, **asked)
     (options.output / "measured.json").write_text(json.dumps({"steps": training.step} | results, indent=2) + "\n")

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import torch
 from peft import LoraConfig
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from tokenizers import Regex, pre_tokenizers
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from trl_populora.executor import Executor
 from trl_populora.generation import TransformersSampler
@@ -29,18 +29,13 @@ from trl_populora.population import Population
 from trl_populora.tasks import TaskBuffer, make_task_types
 
 from .skill import measure_proposing, measure_solving
+from .small_llama import make_model, make_tokenizer, save
 from .tiny_rows import HELD_OUT_FAMILIES, TASK_KWARGS, TRAINED_FAMILIES, TinyExamples
 
 
 logger = logging.getLogger(__name__)
 
 MEASURING_SEED = 424_242  # tasks and references that measure are drawn apart from those that train
-
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 
 @dataclass(frozen=True)
@@ -74,58 +69,14 @@ class Recipe:
 
 
 def build_tokenizer(examples: TinyExamples, recipe: Recipe) -> PreTrainedTokenizerFast:
-    """Byte-level BPE in which digits, and the letters of string data, are always tokens of their own.
-
-    Merges may cross spaces and lines, so the fixed wording of the prompts shrinks to a few tokens.
-    """
-    sample = [examples.draw() for _ in range(recipe.tokenizer_rows)]
-    turns = [f"{message['role']}\n{message['content']}" for example in sample for message in example.messages]
-    texts = turns + [example.completion for example in sample] + ["assistant\n"] * len(sample)
-    core = Tokenizer(models.BPE())
+    """Digits, and the letters of string data, are always tokens of their own."""
     data_letter = Regex("[A-Da-d](?=[A-Da-d]*')")
-    core.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.Split(data_letter, behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
+    return make_tokenizer(
+        [examples.draw() for _ in range(recipe.tokenizer_rows)],
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.Split(data_letter, behavior="isolated"),
+        vocabulary=recipe.vocabulary,
     )
-    core.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=recipe.vocabulary,
-        special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    core.train_from_iterator(texts, trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        model_max_length=1024,
-        padding_side="left",
-        clean_up_tokenization_spaces=False,
-    )
-    tokenizer.chat_template = CHAT_TEMPLATE
-    return tokenizer
-
-
-def build_model(tokenizer, recipe: Recipe) -> LlamaForCausalLM:
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=recipe.hidden,
-        intermediate_size=3 * recipe.hidden,
-        num_hidden_layers=recipe.layers,
-        num_attention_heads=recipe.hidden // 32,
-        max_position_embeddings=1024,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
-        return LlamaForCausalLM(config)
 
 
 def train(recipe: Recipe, *, progress: int = 100) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
@@ -136,7 +87,7 @@ def train(recipe: Recipe, *, progress: int = 100) -> tuple[LlamaForCausalLM, Pre
         progress (`int`): The loss is logged every so many steps.
     """
     tokenizer = build_tokenizer(TinyExamples(recipe.seed), recipe)
-    model = build_model(tokenizer, recipe)
+    model = make_model(tokenizer, hidden=recipe.hidden, layers=recipe.layers, seed=recipe.seed)
     train_phase(model, tokenizer, recipe, latent=False, progress=progress)
     train_phase(model, tokenizer, recipe, latent=True, progress=progress)
     return model.eval(), tokenizer
@@ -179,15 +130,6 @@ def _backward(model, batch: Sequence[Row], *, size: int, pad_token_id: int) -> f
         loss.backward()
         total += loss.item()
     return total
-
-
-def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, *, recipe: Recipe) -> None:
-    """Write weights in bfloat16, half the size, under a config that loads them as float32."""
-    model.to(torch.bfloat16).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"dtype": "float32"}, indent=2) + "\n")
-    (folder / "recipe.json").write_text(json.dumps(asdict(recipe), indent=2) + "\n")
 
 
 def measure(folder: Path, *, tasks: int = 256, proposals: int = 128) -> dict:
@@ -233,8 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.set_num_threads(options.threads)
     recipe = Recipe(steps=options.steps, latent_steps=options.latent_steps, seed=options.seed)
-    options.output.mkdir(parents=True, exist_ok=True)
-    save(*train(recipe), options.output, recipe=recipe)
+    save(*train(recipe), options.output, how="recipe.json", settings=asdict(recipe))
     results = measure(options.output)
     (options.output / "measured.json").write_text(json.dumps(results, indent=2) + "\n")
     logger.info("%s", json.dumps(results, indent=2))
