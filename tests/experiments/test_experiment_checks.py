@@ -48,6 +48,24 @@ def test_mistakes_of_arms_measures_and_exams(plan, changes, message):
         checked(plan, **changes)
 
 
+def test_arms_with_other_task_types_have_exams_of_one_name(plan):
+    arms = {"one": {"task_types": ["code_i"]}, "two": {"task_types": ["code_i", "code_o"]}}
+    exam = {"exams": ["held_out[:100]"], "measures": {"m": {"exam": "held_out[:100]"}}}
+    with pytest.raises(
+        ValueError, match=r"arm 'two': exams: 'held_out\[:100\]' is 'held_out\[:100\]' here and 'held_out'"
+    ):
+        checked(plan, arms=arms, **exam)
+    found = checked(plan, arms=arms, exams=["held_out[:60]"], measures={"m": {"exam": "held_out[:60]"}})
+    assert found.exam_names == {"held_out[:60]": "held_out[:60]"}
+    assert found.exam_versions["one"].keys() == found.exam_versions["two"].keys()
+    assert found.exam_versions["one"] != found.exam_versions["two"]
+
+
+def test_a_file_is_no_folder_for_runs(plan):
+    with pytest.raises(ValueError, match=r"output='.*recipe.yaml' is not a folder"):
+        checked(plan, output=str(plan.recipe))
+
+
 @pytest.mark.parametrize(
     "path",
     [path if path.stem == "stops_size" else pytest.param(path, marks=pytest.mark.slow) for path in EXPERIMENTS],

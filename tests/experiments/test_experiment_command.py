@@ -92,6 +92,17 @@ def test_the_list_says_what_is_done(populora, plan, capsys):
     )
 
 
+def test_the_list_names_a_damaged_run(populora, plan, capsys):
+    assert populora("--only", "two/1") == 0
+    (plan.folder / "out/two/seed_1/evaluation/evaluation.json").write_text("{")
+    capsys.readouterr()
+    assert populora("--dry-run") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "two/seed_1/evaluation/evaluation.json is damaged" in said[4] and "0 of 4 runs are done" in said[-1]
+    assert populora("--launcher", "print") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
 def test_the_list_refuses_what_the_experiment_would_refuse(populora, plan, capsys):
     assert populora("--only", "two/1") == 0
     place = plan.folder / "out/experiment.json"

@@ -66,6 +66,8 @@ def test_mappings_are_changed_key_by_key():
         ({"control": "tow"}, "plan.yaml: control='tow' is no arm. Did you mean 'two'"),
         ({"seeds": [0, 1, 0]}, "names 0 twice"),
         ({"seeds": ["a"]}, "seeds="),
+        ({"seeds": [0, -1]}, r"seeds=\[0, -1\]: -1 must be from 0 to 4294967295"),
+        ({"seeds": [2**32]}, "4294967296 must be from 0 to 4294967295"),
         ({"seeds": []}, "at least one"),
         ({"question": None}, "question is missing"),
         ({"colour": 1}, "Unknown key 'colour'"),

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import numpy as np
 import pyarrow
@@ -96,11 +97,16 @@ def test_lost_answers_are_told(finished, plan):
 
 
 @pytest.mark.parametrize("content", ["{}", '{"exams": 5}', '{"exams": [{"exam": "held_out_easy[:2]"}]}', "["])
-def test_a_damaged_evaluation_is_told(finished, plan, content):
-    finished()
+def test_a_damaged_evaluation_costs_one_run(finished, plan, content):
+    before, _ = finished()
     (plan.folder / "out" / "one" / "seed_1" / "evaluation" / "evaluation.json").write_text(content)
-    with pytest.raises(ValueError, match=r"evaluation.json is damaged \(.*\). Restore the file."):
-        finished()
+    record, _ = finished()
+    states = {job["job"]: job["state"] for job in record["jobs"]}
+    assert states == {"one/0": "done", "one/1": "failed", "two/0": "done", "two/1": "done"} and not record["complete"]
+    (why,) = [job["why"] for job in record["jobs"] if job["job"] == "one/1"]
+    assert re.search(r"evaluation.json is damaged \(.*\). Restore the file.", why)
+    assert record["values"]["exam"]["one"] == {"0": before["values"]["exam"]["one"]["0"]}
+    assert record["values"]["exam"]["two"] == before["values"]["exam"]["two"]
 
 
 def test_without_the_control_nothing_is_compared(finished):

@@ -14,6 +14,11 @@ from trl_populora.recipe import read_mapping
 EXAMS = {"held_out_easy[:2]": "1"}
 
 
+def examined(experiment):
+    """The same exams in all arms."""
+    return dict.fromkeys(experiment.arms, EXAMS)
+
+
 @pytest.fixture
 def old(plan, stub, view):
     """A finished experiment: arms "one" and "two", seeds 0 and 1."""
@@ -34,7 +39,7 @@ def link(plan, old):
 
     def link(**changes):
         new = plan.read(**({"name": "new", "output": str(plan.folder / "new"), "reuse": [old.output]} | changes))
-        return new, reuse_runs(new, read_mapping(new.recipe), new.all_jobs, EXAMS)
+        return new, reuse_runs(new, read_mapping(new.recipe), new.all_jobs, examined(new))
 
     return link
 
@@ -46,7 +51,7 @@ def test_the_same_runs_are_used(link, old):
     assert [reused(job) for job in new.all_jobs] == [
         f"{old.output}/two/seed_1", None, f"{old.output}/one/seed_1", None, None, None
     ]  # fmt: skip
-    assert reuse_runs(new, read_mapping(new.recipe), new.all_jobs, EXAMS) == {}  # they are linked already
+    assert reuse_runs(new, read_mapping(new.recipe), new.all_jobs, examined(new)) == {}  # they are linked already
 
 
 @pytest.mark.parametrize(
@@ -65,12 +70,24 @@ def test_other_runs_are_not(link, changes):
     assert link(**changes)[1] == {}
 
 
+def test_every_arm_has_its_own_version_of_an_exam(plan, old):
+    """As where arms have different task types."""
+    new = plan.read(name="new", output=str(plan.folder / "new"), reuse=[old.output])
+    versions = {"one": EXAMS, "two": {"held_out_easy[:2]": "2"}}
+    assert set(reuse_runs(new, read_mapping(new.recipe), new.all_jobs, versions)) == {"one/0", "one/1"}
+
+
+def test_a_damaged_run_is_passed_over(link, plan):
+    (plan.folder / "out/one/seed_0/evaluation/evaluation.json").write_text("{")
+    assert set(link()[1]) == {"two/0", "one/1", "two/1"}
+
+
 def test_unfinished_runs_and_links_are_not(link, old, plan):
     shutil.rmtree(plan.folder / "out/one/seed_0/evaluation")
     assert set(link()[1]) == {"two/0", "one/1", "two/1"}
     third = read_experiment(str(plan.file))
     record = plan.read(name="third", output=str(plan.folder / "third"), reuse=[third.output])
-    assert reuse_runs(record, read_mapping(record.recipe), record.all_jobs, EXAMS) == {}
+    assert reuse_runs(record, read_mapping(record.recipe), record.all_jobs, examined(record)) == {}
 
 
 def test_the_average_must_have_been_examined(link, plan):
@@ -103,11 +120,11 @@ def test_all_students_and_their_average_must_have_been_examined(plan, stub, view
         shutil.rmtree(plan.folder / "new", ignore_errors=True)
         measures["both"]["of"] = of
         new = plan.read(**two, name="new", output=str(plan.folder / "new"), reuse=[read.output], measures=measures)
-        assert len(reuse_runs(new, read_mapping(new.recipe), new.all_jobs, EXAMS)) == found
+        assert len(reuse_runs(new, read_mapping(new.recipe), new.all_jobs, examined(new))) == found
     record["exams"][0]["version"] = "2"  # other questions under the same name
     file.write_text(json.dumps(record))
     shutil.rmtree(plan.folder / "new")
-    assert reuse_runs(new, read_mapping(new.recipe), new.all_jobs, EXAMS) == {}
+    assert reuse_runs(new, read_mapping(new.recipe), new.all_jobs, examined(new)) == {}
 
 
 def test_a_deleted_run_is_made_again_and_one_that_goes_on_is_left_alone(link, plan, view, capsys):

@@ -97,10 +97,10 @@ def stop(*_: object) -> Never:
 
 def hand_over(experiment: "Experiment", options: argparse.Namespace, exams: Sequence[str], view: Any) -> int:
     """Prints a command for each job that is not done, or hands them to SLURM."""
-    from ..experiments.jobs import Stage, stage
+    from ..experiments.jobs import Stage, state
     from ..experiments.launchers import printed, submit
 
-    jobs = [job for job in experiment.all_jobs if stage(job, exams) is not Stage.DONE]
+    jobs = [job for job in experiment.all_jobs if state(job, exams)[0] is not Stage.DONE]
     if options.launcher == "print":
         for job in jobs:
             print(printed(options.file, job))
@@ -135,20 +135,21 @@ def write_results(
 
 def list_jobs(experiment: "Experiment", jobs: "Sequence[Job]", checked: "Checked") -> None:
     """What would be run, how much it is by the settings, and how much of it is done."""
-    from ..experiments.jobs import Stage, rounds_done, stage
+    from ..experiments.jobs import Stage, rounds_done, state
 
     exams = list(checked.exam_names.values())
     print(f"{experiment.name}: {len(jobs)} runs, {len(experiment.arms)} arms, {len(experiment.seeds)} seeds, exams: "
           f"{', '.join(exams) or 'none'}")  # fmt: skip
-    done = [job for job in jobs if stage(job, exams) is Stage.DONE]
+    states = {job: state(job, exams) for job in jobs}
+    done = [job for job, (now, _) in states.items() if now is Stage.DONE]
     for job in jobs:
         size, rounds = checked.sizes[job.arm], rounds_done(job)
         told = "rounds by its data" if size.rounds is None else (
             f"{size.rounds:,} rounds, {size.rows:,} rows to learn from, {size.completions:,} completions of at most "
             f"{size.tokens:,} tokens together"
         )  # fmt: skip
-        state = "done" if job in done else f"{rounds:,} rounds done" if rounds else "not begun"
-        print(f"{job.name}: {size.members} adapters, {told}; {job.folder}: {state}")
+        how = "done" if job in done else f"{rounds:,} rounds done" if rounds else "not begun"
+        print(f"{job.name}: {size.members} adapters, {told}; {job.folder}: {states[job][1] or how}")
     sizes = [checked.sizes[job.arm] for job in jobs]
     rounds, rows, tokens = (sum(getattr(size, name) or 0 for size in sizes) for name in ("rounds", "rows", "tokens"))
     print(f"together: {rounds:,} rounds, {rows:,} rows, at most {tokens:,} completion tokens; {len(done)} of "

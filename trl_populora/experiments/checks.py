@@ -29,12 +29,12 @@ OPEN = ("executor/", "teachers/refused/", "students/refused/", "teachers/rewards
 
 
 class Checked(NamedTuple):
-    """Size of a run of each arm; each exam's name in the records, by its name in the experiment; and its version, by
-    its name in the records."""
+    """Size of a run of each arm; each exam's name in the records, by its name in the experiment; and for each arm, the
+    version of each exam, by its name in the records."""
 
     sizes: dict[str, RunSize]
     exam_names: dict[str, str]
-    exam_versions: dict[str, str]
+    exam_versions: dict[str, dict[str, str]]
 
 
 class RunSize(NamedTuple):
@@ -57,7 +57,8 @@ class RunSize(NamedTuple):
 
 def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
     """
-    Checks every arm as a run checks its recipe, the names of metrics, the exams, and the parameters of submitit.
+    Checks every arm as a run checks its recipe, the names of metrics, the exams, the folder, and the parameters of
+    submitit.
 
     Args:
         experiment ([`Experiment`]): What is planned.
@@ -68,9 +69,11 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
     """
     if experiment.slurm and is_installed("submitit"):
         slurm_executor(os.path.join(experiment.output, SUBMITTED_FOLDER), experiment.slurm, cluster="debug")
+    if os.path.lexists(experiment.output) and not os.path.isdir(experiment.output):
+        raise ValueError(f"output={experiment.output!r} is not a folder. Name one for the runs and their results.")
     from ..training.trackers import check_trackers
 
-    sizes, exams = {}, []
+    sizes, names, versions = {}, {}, {}
     for arm in experiment.ordered_arms:
         recipe = experiment.run_recipe(base, experiment.job(f"{arm}/{experiment.seeds[0]}"))
         try:
@@ -87,11 +90,18 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
                 )
             _check_metrics(experiment, args)
             exams = _exams(experiment, args)
+            for asked, exam in zip(experiment.exams, exams, strict=True):
+                if names.setdefault(asked, exam.name) != exam.name:
+                    raise ValueError(
+                        f"exams: {asked!r} is {exam.name!r} here and {names[asked]!r} in other arms, because exams of "
+                        "different task types have different numbers of questions. Ask for at most as many as the "
+                        "smallest one has."
+                    )
         except ValueError as error:
             raise ValueError(f"arm {arm!r}: {error}") from None
         sizes[arm] = run_size(args)
-    names = dict(zip(experiment.exams, (exam.name for exam in exams), strict=True))
-    return Checked(sizes, names, {exam.name: exam.version for exam in exams})
+        versions[arm] = {exam.name: exam.version for exam in exams}
+    return Checked(sizes, names, versions)
 
 
 def parse_settings(recipe: Mapping[str, Any]) -> PopulationSelfPlayConfig:

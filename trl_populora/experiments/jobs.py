@@ -84,6 +84,14 @@ def stage(job: Job, exams: Sequence[str]) -> Stage:
     return Stage.DONE if set(exams) <= set(taken) else Stage.EXAMS
 
 
+def state(job: Job, exams: Sequence[str]) -> tuple[Stage | None, str]:
+    """The next step of a job, and what is damaged in its folder: then there is none until that is mended."""
+    try:
+        return stage(job, exams), ""
+    except (OSError, ValueError) as error:
+        return None, str(error)
+
+
 def rounds_done(job: Job) -> int:
     """Rounds in the run's record so far: its lines. Of a record that cannot be read, none."""
     try:

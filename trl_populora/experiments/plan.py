@@ -117,6 +117,8 @@ class Experiment:
         if len(set(self.seeds)) < len(self.seeds):
             twice = next(seed for seed in self.seeds if self.seeds.count(seed) > 1)
             raise ValueError(f"seeds={self.seeds} names {twice} twice: each seed is one run of an arm.")
+        if wrong := [seed for seed in self.seeds if not 0 <= seed < 2**32]:
+            raise ValueError(f"seeds={self.seeds}: {wrong[0]} must be from 0 to {2**32 - 1}.")
         if self.jobs < 1:
             raise ValueError(f"jobs={self.jobs} must be at least 1.")
         if os.path.normpath(self.output) in map(os.path.normpath, self.reuse):

@@ -12,7 +12,7 @@ from typing import Any
 from ..reporting.comparison import Arm, Comparison, PlayedRun, Row, read_run, run_cost, tail_mean
 from ..reporting.over_seeds import LEVEL
 from ..run_files.layout import JOB_LOG
-from .jobs import Stage, begun, last_words, rounds_done, stage
+from .jobs import Stage, begun, last_words, rounds_done, state
 from .plan import Experiment, Job, Measure
 from .questions import COMPARED, with_questions, without_answers
 from .reuse import reused
@@ -37,16 +37,15 @@ def results(
         runs that are done as arms; `None` if there is none, or the control has none.
     """
     names = registered["exam_names"]
-    jobs = [_job(job, list(names.values()), problems) for job in experiment.all_jobs]
-    done = {one["job"] for one in jobs if one["state"] == "done"}
-    arms = {
-        arm: tuple(
-            replace(read_run(job.folder), planned_seed=job.seed)
-            for job in experiment.all_jobs
-            if job.arm == arm and job.name in done
-        )
-        for arm in experiment.ordered_arms
-    }
+    jobs, runs = [], {}
+    for job in experiment.all_jobs:
+        jobs.append(_job(job, list(names.values()), problems))
+        if jobs[-1]["state"] == "done":
+            try:
+                runs[job] = replace(read_run(job.folder), planned_seed=job.seed)
+            except (OSError, ValueError) as error:
+                jobs[-1] |= {"state": "failed", "why": str(error)}
+    arms = {arm: tuple(run for job, run in runs.items() if job.arm == arm) for arm in experiment.ordered_arms}
     played = Comparison(tuple(Arm(arm, runs) for arm, runs in arms.items() if runs)) if any(arms.values()) else None
     measures = experiment.parsed_measures
     values = {
@@ -84,7 +83,7 @@ def results(
         "arms": {arm: plan["arms"][arm] or {} for arm in experiment.ordered_arms},
         "registered": {name: registered[name] for name in told},
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "complete": len(done) == len(jobs),
+        "complete": len(runs) == len(jobs),
         "jobs": jobs,
         "level": LEVEL,
         "values": values,
@@ -123,20 +122,21 @@ def compute(runs: tuple[PlayedRun, ...]) -> dict[str, float]:
 
 
 def _job(job: Job, exams: list[str], problems: Mapping[str, str]) -> dict[str, Any]:
-    """State of a job. A job that failed in an earlier call and was not tried again is unfinished."""
-    now = stage(job, exams)
-    state = "done" if now is Stage.DONE else "failed" if job.name in problems else "unfinished"
+    """State of a job. A job that failed in an earlier call and was not tried again is unfinished, unless a file of it
+    is damaged."""
+    now, damage = state(job, exams)
+    kind = "done" if now is Stage.DONE else "failed" if damage or job.name in problems else "unfinished"
     log = os.path.join(job.folder, JOB_LOG)
-    state = "missing" if state == "unfinished" and not (begun(job) or os.path.isfile(log)) else state
+    kind = "missing" if kind == "unfinished" and not (begun(job) or os.path.isfile(log)) else kind
     source = reused(job)
-    why = (f"the run {source}" if source else "") if state == "done" else f"{now.value} is next"
-    if state == "unfinished" and os.path.isfile(log):
+    why = (f"the run {source}" if source else "") if kind == "done" else f"{now.value} is next" if now else damage
+    if kind == "unfinished" and os.path.isfile(log):
         why += f"; its log ends with: {last_words(job)}"
     return {
         "job": job.name,
         "arm": job.arm,
         "seed": job.seed,
-        "state": state,
+        "state": kind,
         "why": problems.get(job.name, why),
         "rounds": rounds_done(job),
         "folder": job.folder,

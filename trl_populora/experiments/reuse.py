@@ -10,7 +10,7 @@ from typing import Any
 from ..recipe import read_mapping
 from ..run_files.layout import JOB_RECIPE
 from ..run_files.run import AVERAGE, read_scores
-from .jobs import Stage, stage
+from .jobs import Stage, state
 from .plan import Experiment, Job
 
 
@@ -19,7 +19,10 @@ NAMES = ("run_name", "output_dir")
 
 
 def reuse_runs(
-    experiment: Experiment, base: Mapping[str, Any], jobs: Sequence[Job], exam_versions: Mapping[str, str]
+    experiment: Experiment,
+    base: Mapping[str, Any],
+    jobs: Sequence[Job],
+    exam_versions: Mapping[str, Mapping[str, str]],
 ) -> dict[str, str]:
     """
     Links the folders of jobs that have none to finished runs of the experiments in `reuse`.
@@ -32,7 +35,8 @@ def reuse_runs(
         experiment ([`Experiment`]): The plan.
         base (`Mapping`): The recipe that all arms share.
         jobs (`Sequence[Job]`): Jobs to look for.
-        exam_versions (`Mapping[str, str]`): Name of each exam in records -> version of its questions.
+        exam_versions (`Mapping[str, Mapping[str, str]]`): Arm -> name of each exam in records -> version of its
+            questions.
 
     Returns:
         `dict[str, str]`: Name of each linked job -> folder of its run.
@@ -44,14 +48,14 @@ def reuse_runs(
             os.remove(job.folder)
         if os.path.lexists(job.folder):
             continue
-        wanted = _identity(experiment.run_recipe(base, job))
+        wanted, versions = _identity(experiment.run_recipe(base, job)), exam_versions[job.arm]
         for other in others:
             recipe = os.path.join(other.folder, JOB_RECIPE)
             same = os.path.isfile(recipe) and _identity(read_mapping(recipe)) == wanted
             if (
                 same
-                and stage(other, list(exam_versions)) is Stage.DONE
-                and _examined_alike(other, wanted, experiment, exam_versions)
+                and state(other, list(versions))[0] is Stage.DONE
+                and _examined_alike(other, wanted, experiment, versions)
             ):
                 folder = os.path.dirname(job.folder)
                 os.makedirs(folder, exist_ok=True)
