@@ -68,6 +68,16 @@ def test_what_the_owner_has_written_on_the_hub_stays(client, hub, run):
     assert hub.files("user/repo") & set(stale) == {"notes/mine.md"}
 
 
+def test_nothing_of_an_earlier_run_is_left(client, hub, run):
+    """A pulled population has the lineage, probes and scores that lie beside it."""
+    (run / "lineage.jsonl").unlink()
+    pushed(client, run, "--to", "user/repo")
+    earlier = ("lineage.jsonl", "probes.jsonl", "evaluation/evaluation.json", "mine.txt", "evaluation/mine.txt")
+    hub.put("user/other", dict.fromkeys(earlier, b"earlier"))
+    pushed(client, run, "--to", "user/other")
+    assert hub.files("user/other") == hub.files("user/repo") | {"mine.txt", "evaluation/mine.txt"}
+
+
 def test_norwegian_stays_a_language(client, hub, run):
     hub.put("user/repo", {"README.md": b"---\nlanguage: [en, no]\nlicense: mit\n---\n"})
     for _ in range(2):  # the second card is read from the first

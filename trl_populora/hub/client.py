@@ -111,7 +111,7 @@ def commit(
     *,
     kind: Kind = "model",
     message: str,
-    owned: Callable[[str], bool] = lambda top: False,
+    owned: Callable[[str], bool] = lambda path: False,
     revision: str | None = None,
     token: str | None = None,
 ) -> str:
@@ -122,8 +122,8 @@ def commit(
         contents (`Contents`): The files.
         kind (`str`, *optional*, defaults to `"model"`): `"model"` or `"dataset"`.
         message (`str`): Title of the commit.
-        owned (`Callable`, *optional*): Returns for a folder at the root whether files that are not in `contents` are
-            deleted.
+        owned (`Callable`, *optional*): Returns for the path of a file whether it is deleted if it is not in
+            `contents`.
         revision (`str`, *optional*): Branch; `"main"` if unset.
         token (`str`, *optional*): Token that may write.
 
@@ -136,7 +136,7 @@ def commit(
     api = HfApi(token=token)
     with hub_errors(f"{repo_id} was not pushed to"):
         files = api.list_repo_files(repo_id, repo_type=kind, revision=revision)
-        stale = [path for path in files if "/" in path and owned(path.split("/")[0]) and path not in contents]
+        stale = [path for path in files if path not in contents and owned(path)]
         operations = [
             *(CommitOperationDelete(path) for path in stale),
             *(CommitOperationAdd(path, content) for path, content in sorted(contents.items())),

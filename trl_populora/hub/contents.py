@@ -37,7 +37,11 @@ TOKENIZER_FILES = (
     *("special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json", "merges.txt"),
     *("vocab.json", "vocab.txt", "processor_config.json", "preprocessor_config.json"),
 )
+STATE_FILES = (POPULATION_FILE, STATE_FILE)
 RECORD_FILES = (RUN_FILE, HISTORY_FILE, PROBES_FILE, LINEAGE_FILE)
+SCORES = f"{EVALUATION_FOLDER}/{EVALUATION_FILE}"
+OF_A_RUN = frozenset((*STATE_FILES, *RECORD_FILES, SCORES))
+"""Files that commands read as those of the population beside them: of another one, they would be wrong."""
 
 
 def population_contents(run: Run) -> Contents:
@@ -45,15 +49,13 @@ def population_contents(run: Run) -> Contents:
     contents: dict[str, str | bytes] = {}
     for member in run.members:
         contents |= {f"{member}/{name}": content for name, content in adapter_contents(run, member).items()}
-    for folder, names in ((run.folder, (POPULATION_FILE, STATE_FILE)), (run.record, RECORD_FILES)):
+    for folder, names in ((run.folder, STATE_FILES), (run.record, RECORD_FILES)):
         contents |= {name: _read(folder, name) for name in names if os.path.isfile(os.path.join(folder, name))}
     if RUN_FILE in contents and read_record(run.record).get("model") != run.base:  # others find the base by it
         record = read_json(os.path.join(run.record, RUN_FILE), missing="")
         contents[RUN_FILE] = _json({**record, "model": run.base, "model_on_hub": run.hub_base is not None})
     if run.record == run.folder and shown_evaluation(run.record):  # else it is of other weights
-        contents[f"{EVALUATION_FOLDER}/{EVALUATION_FILE}"] = _read(
-            run.record, f"{EVALUATION_FOLDER}/{EVALUATION_FILE}"
-        )
+        contents[SCORES] = _read(run.record, SCORES)
     for picture in pictures_of(run.record):
         contents[picture] = _read(run.record, picture)
     return {**contents, **tokenizer_contents(run)}

@@ -20,7 +20,7 @@ from ..run_files.files import kept
 from ..run_files.layout import CARD_FILE, LAST_CHECKPOINT, PLOTS_FOLDER, POPULATION_FILE
 from ..run_files.run import Run, hub_id, open_run, read_record, read_table
 from .client import Contents, HubError, Kind, card_metadata, commit, license_of, open_repository
-from .contents import checkpoint_contents, member_contents, population_contents, table_contents
+from .contents import OF_A_RUN, checkpoint_contents, member_contents, population_contents, table_contents
 
 
 logger = logging.getLogger(__name__)
@@ -38,8 +38,8 @@ class Push:
         repo_id (`str`): Repository, with or without a namespace. kind (`str`): Kind of the repository.
         contents (`Contents`): All files but the card. card (`Callable`): Text of the card, from the repository's full
             id and the metadata that it has there.
-        again (`str`): What a user can do if it fails. owned (`Callable`): Returns for a folder whether files that are
-            not in `contents` are deleted. private, token, revision: As in [`push_population`].
+        again (`str`): What a user can do if it fails. owned (`Callable`): Returns for the path of a file whether it is
+            deleted if it is not in `contents`. private, token, revision: As in [`push_population`].
     """
 
     repo_id: str
@@ -133,6 +133,12 @@ def push_population(
         if problem := find_defect(checkpoint, content=True):
             raise ValueError(f"{checkpoint} is not a complete checkpoint: {problem}.")
         contents |= checkpoint_contents(checkpoint, place)
+    folders = {PLOTS_FOLDER, *([place] if checkpoint else ())}
+
+    def owned(path: str) -> bool:
+        top, inside, _ = path.partition("/")
+        return path in OF_A_RUN or bool(inside) and (top in folders or bool(MEMBERS.fullmatch(top)))
+
     as_command = bool(checkpoint) and place == LAST_CHECKPOINT  # the only place that the command has
     options = {"--checkpoint": as_command, "--private": private, "--revision": revision, "--base": base}
     return Push(
@@ -141,7 +147,7 @@ def push_population(
         card=_card_maker(run, about, token=token),
         again=_repeat(folder, name, options),
         message=message,
-        owned=lambda top: bool(MEMBERS.fullmatch(top)) or top == PLOTS_FOLDER or (bool(checkpoint) and top == place),
+        owned=owned,
         private=private,
         token=token,
         revision=revision,
@@ -173,7 +179,7 @@ def push_member(
         card=_card_maker(run, {**recorded(run), "member": member}, token=token),
         again=_repeat(folder, name, options),
         message=f"Adapter {member}",
-        owned=lambda top: False,
+        owned=lambda path: False,
         private=private,
         token=token,
         revision=revision,
@@ -208,7 +214,7 @@ def push_dataset(
         again=_repeat(folder, name, options),
         kind="dataset",
         message="Rounds of a population",
-        owned=lambda top: top in tables,
+        owned=lambda path: "/" in path and path.split("/")[0] in tables,
         private=private,
         token=token,
         revision=revision,
