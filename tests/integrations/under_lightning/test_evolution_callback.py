@@ -208,6 +208,12 @@ def test_the_lineage_file_is_that_of_the_run(tmp_path):
     with pytest.raises(ValueError, match="holds the lineage of another run"):
         fit(tmp_path / "b", lineage_file=path)
     fit(tmp_path / "c", lineage_file=path, ckpt_path=str(tmp_path / "step=6.ckpt"))
+    other = tmp_path / "other.jsonl"
+    fit(tmp_path / "d", lineage_file=other, seed=9)
+    before = other.read_bytes()
+    with pytest.raises(ValueError, match="other.jsonl holds the lineage of another run"):
+        fit(tmp_path / "e", lineage_file=other, ckpt_path=str(tmp_path / "step=6.ckpt"))
+    assert before and other.read_bytes() == before
     assert path.read_text() == whole and len(whole.splitlines()) == 3
 
 

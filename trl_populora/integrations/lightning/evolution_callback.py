@@ -1,10 +1,12 @@
 """`EvolutionCallback`: population based training under `lightning.Trainer`, by any logged validation metric."""
 
+import json
 import logging
 import math
 import os
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from statistics import fmean
 from typing import Any
 
@@ -28,8 +30,9 @@ class EvolutionCallback(lightning.Callback):
     """Replaces the worst members of each role by children of the best, at the end of a validation run.
 
     Selection, operators and lineage are those of [`evolve`]. A child starts without optimizer moments, at its own
-    learning rate. Nobody is replaced at the end of training, because the child would not be trained. A checkpoint of
-    the same validation holds the population after replacement, the lineage and the state of evolution. So a resumed
+    learning rate. Nobody is replaced at the end of training, because the child would not be trained. (What stops
+    training after the validation, as `EarlyStopping` does, comes too late for that.) A checkpoint of the same
+    validation holds the population after replacement, the lineage and the state of evolution. So a resumed
     run equals a run that was never stopped.
 
     Fitness is the latest value of the metric, with its sign changed if smaller is better. A member whose metric is not
@@ -121,11 +124,12 @@ class EvolutionCallback(lightning.Callback):
             self._start_counting()
         if self.lineage_file is None or self.lineage.path is not None or not trainer.is_global_zero:
             return
-        if os.path.exists(self.lineage_file):
-            if not resumed and os.path.getsize(self.lineage_file):
-                raise ValueError(f"{self.lineage_file} holds the lineage of another run. Remove it or name another.")
+        events, written = self.lineage.events, Lineage(self.lineage_file).events
+        if written and not (resumed and _same_run(events, written)):
+            raise ValueError(f"{self.lineage_file} holds the lineage of another run. Remove it or name another.")
+        with suppress(FileNotFoundError):
             os.remove(self.lineage_file)  # what the checkpoint remembers is written again
-        events, self.lineage = self.lineage.events, Lineage(self.lineage_file)
+        self.lineage = Lineage(self.lineage_file)
         self.lineage.extend(events)
 
     def on_sanity_check_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
@@ -239,3 +243,9 @@ class _MetricRatings:
         """The mean of the parents, only for the record: the next validation measures the child itself."""
         self._fitness[child] = fmean(self._fitness[parent] for parent in parents)
         return self[child]
+
+
+def _same_run(one: Sequence[EvolutionEvent], other: Sequence[EvolutionEvent]) -> bool:
+    """Whether the longer record goes on from the shorter one. A run that is resumed has fewer events than its file, or
+    more, if that was of another machine."""
+    return all(json.dumps(a.to_json()) == json.dumps(b.to_json()) for a, b in zip(one, other))
