@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .command import FAILURE, STOPPED, WRONG_CALL, populora, print_error
 from .executor import SandboxError
@@ -36,6 +36,7 @@ from .settings import as_mapping
 
 if TYPE_CHECKING:
     from .evaluation import Exam
+    from .generation import Sampler, SamplerFactory
     from .reporting import LiveView
     from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
@@ -164,13 +165,15 @@ def wants_newest(args: PopulationSelfPlayConfig) -> bool:
     return args.resume_from_checkpoint in ("auto", "true", "True", True)
 
 
-def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, PopulationSelfPlayTrainer]:
-    """The terminal view and the trainer, ready to train."""
-    from .integrations.base_models import resolve_base
-    from .integrations.user_data import load_prompts, load_rewards, load_sampler
-    from .reporting import LiveView
-    from .reporting.tables import counted
-    from .training import PopulationSelfPlayTrainer
+def named_parts(
+    run: RunArguments, args: PopulationSelfPlayConfig
+) -> tuple[list[Any], type[Sampler] | SamplerFactory | None]:
+    """The reward functions and the sampler that the recipe names. Nothing is downloaded.
+
+    Raises:
+        ValueError: If there is no such function or sampler, or settings of the recipe contradict each other.
+    """
+    from .integrations.user_data import load_rewards, load_sampler
     from .training.packages import check_packages
 
     if run.dataset_name is not None and args.num_teachers:
@@ -197,7 +200,18 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         require("lightning", user=f"warm_start_steps={run.warm_start_steps}")
     rewards = load_rewards(run.reward_funcs or [])
     check_packages(args, rewards)
-    sampler = load_sampler(run.sampler, as_mapping(run.sampler_kwargs)) if run.sampler else None
+    return rewards, load_sampler(run.sampler, as_mapping(run.sampler_kwargs)) if run.sampler else None
+
+
+def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, PopulationSelfPlayTrainer]:
+    """The terminal view and the trainer, ready to train."""
+    from .integrations.base_models import resolve_base
+    from .integrations.user_data import load_prompts
+    from .reporting import LiveView
+    from .reporting.tables import counted
+    from .training import PopulationSelfPlayTrainer
+
+    rewards, sampler = named_parts(run, args)
     prompts = None
     if run.dataset_name is not None:
         prompts = load_prompts(run.dataset_name, config=run.dataset_config, split=run.dataset_split)

@@ -248,6 +248,9 @@ def test_a_module_that_the_base_does_not_have_is_refused(tmp_path, tiny_model, c
         ),
         ({"max_prompt_tokens": 20}, "max_prompt_tokens=20 is too small for every code_o task"),
         ({"reserved_exams": ["no_such"]}, "reserved_exams: exam 'no_such' is unknown"),
+        ({"initial_adapters": "./nowhere"}, "initial_adapters='./nowhere': there is no such folder"),
+        ({"reward_funcs": ["no_such.function"]}, "reward_funcs: 'no_such.function': the module 'no_such' cannot be"),
+        ({"sampler": "no_such:Sampler"}, "sampler: 'no_such:Sampler'"),
     ],
 )
 def test_what_the_start_of_the_run_refuses_is_a_problem(tmp_path, tiny_model, capsys, changes, told):
@@ -257,6 +260,27 @@ def test_what_the_start_of_the_run_refuses_is_a_problem(tmp_path, tiny_model, ca
     assert re.search(f"PROBLEM: {told}", text) and "Not ready to train." in text
     with pytest.raises(ValueError, match=told):
         train.build(*train.parse(["--config", path]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"final_exams": ["no_such"]}, "final_exams: exam 'no_such' is unknown"),
+        ({"num_teachers": 0, "dataset_name": "no_such.jsonl"}, "dataset_name='no_such.jsonl': there is no such file"),
+        ({"dataset_name": "user/prompts"}, "dataset_name='user/prompts' with num_teachers=1"),
+    ],
+)
+def test_what_a_recipe_names_is_looked_for(tmp_path, tiny_model, capsys, changes, told):
+    path = write_recipe(tmp_path, tiny_model, **changes)[1]
+    assert cli.main(["doctor", path, "--no-sandbox", "--no-measure"]) == 1
+    assert f"PROBLEM: {told}" in capsys.readouterr().out
+
+
+def test_what_may_be_on_the_hub_is_not_looked_for(tmp_path, tiny_model, capsys):
+    names = {"dataset_name": "user/prompts", "initial_adapters": "user/population", "num_teachers": 0}
+    path = write_recipe(tmp_path, tiny_model, reward_funcs=["accuracy_reward"], **names)[1]
+    cli.main(["doctor", path, "--no-sandbox", "--no-measure"])
+    assert "PROBLEM" not in capsys.readouterr().out
 
 
 def test_settings_without_a_recipe_are_refused(capsys):

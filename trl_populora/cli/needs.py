@@ -53,6 +53,7 @@ def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
         f"{options.recipe}: {run.model_name_or_path}, {counted(adapters, 'adapter')} of rank {args.lora_r}, {rounds}",
         None,
     )
+    yield from parts(run, args)
     folder = tokenizer = shapes = None
     try:
         folder, how = local_folder(run.model_name_or_path)
@@ -105,6 +106,25 @@ def counter(tokenizer: PreTrainedTokenizerBase, args: PopulationSelfPlayConfig) 
         return len(tokenizer(whole, add_special_tokens=False)["input_ids"])
 
     return count
+
+
+def parts(run: RunArguments, args: PopulationSelfPlayConfig) -> Iterator[Finding]:
+    """What the recipe names and is not there: final exams, reward functions, a sampler, files. Nothing is downloaded,
+    and no dataset is read."""
+    from ..integrations.user_data import is_missing_file
+    from ..train import final_exams, named_parts
+    from ..training.initial_adapters import find_sources, local_names
+
+    def dataset() -> None:
+        if run.dataset_name is not None and is_missing_file(run.dataset_name):
+            raise ValueError(f"dataset_name={run.dataset_name!r}: there is no such file or folder.")
+
+    checks = (partial(final_exams, run, args), partial(named_parts, run, args), dataset)
+    for check in (*checks, partial(find_sources, local_names(args.initial_adapters or []))):
+        try:
+            check()
+        except (ValueError, OSError, ImportError) as error:
+            yield "  The run would not begin with what the recipe names.", " ".join(str(error).split())
 
 
 def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -49,6 +50,14 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
     if "prompt" not in dataset.column_names:
         raise ValueError(f"dataset_name={name!r} has no column 'prompt', only {dataset.column_names}.")
     return dataset
+
+
+def is_missing_file(name: str) -> bool:
+    """Whether `name` can only be a file or folder, and does not exist."""
+    plain = not re.search(r"://|[*?[]", name) and (
+        os.path.splitext(name)[1] in FILES or name.startswith((".", "/", "~"))
+    )
+    return plain and not os.path.exists(name)
 
 
 def _part(dataset: Dataset | DatasetDict, split: str) -> Dataset:

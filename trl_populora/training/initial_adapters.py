@@ -23,6 +23,8 @@ from ..run_files.run import hub_id, read_table
 logger = logging.getLogger(__name__)
 
 Wanted = Mapping[str, str] | Sequence[str] | str
+LOCAL = (".", "/", "~")
+"""What names begin with that can only be folders of this machine."""
 
 
 class Source(NamedTuple):
@@ -58,11 +60,16 @@ def find_sources(wanted: Wanted) -> dict[str, Source]:
     Raises:
         ValueError: If a source does not exist.
     """
-    names = [wanted] if isinstance(wanted, str) else wanted.values() if isinstance(wanted, Mapping) else wanted
+    names = _names(wanted)
     for name in names:
         if not isinstance(name, str):
             raise ValueError(f"initial_adapters: {name!r} must be a folder, or user/repo[@revision][/folder].")
     return {name: _find(name) for name in dict.fromkeys(names)}
+
+
+def local_names(wanted: Wanted) -> list[str]:
+    """The sources that can only be folders."""
+    return [name for name in _names(wanted) if isinstance(name, str) and name.startswith(LOCAL)]
 
 
 def start_from(population: Population, wanted: Wanted, sources: Mapping[str, Source], *, base: str) -> None:
@@ -152,12 +159,16 @@ def _adapter(name: str, source: Source) -> tuple[Source, int]:
     return source.member(name), versions[name]
 
 
+def _names(wanted: Wanted) -> list[str]:
+    return [wanted] if isinstance(wanted, str) else [*(wanted.values() if isinstance(wanted, Mapping) else wanted)]
+
+
 def _find(name: str) -> Source:
     """A local folder, or else files from the Hub in its cache."""
     path = os.path.expanduser(name)
     if os.path.isdir(path):
         return Source(name.rstrip("/"), path)
-    if name.startswith((".", "/", "~")):
+    if name.startswith(LOCAL):
         raise ValueError(f"initial_adapters={name!r}: there is no such folder.")
     try:
         reference = Reference.parse(name)
