@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from tests.hub import scripts
 from trl_populora.evolution import Lineage
+from trl_populora.hub.pulling import Reference
 from trl_populora.run_files.run import open_run
 
 
@@ -176,3 +177,18 @@ def test_a_member_is_exported(client, hub, run, tmp_path):
     argv[3] = "student_7"
     code, _, err = client(scripts.populora, *argv, str(tmp_path / "no"))
     assert code == 2 and "has no member 'student_7'; choose from" in err and not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "revision", "folder"),
+    [
+        ("user/repo", None, ""),
+        ("hf://user/repo@main/student_0/", "main", "student_0"),
+        ("user/repo@feature%2Fx/student_0", "feature/x", "student_0"),
+        ("user/repo@refs/pr/3/student_0", "refs/pr/3", "student_0"),
+    ],
+)
+def test_a_reference_is_read_as_it_is_written(text, revision, folder):
+    found = Reference.parse(text)
+    assert found == ("user/repo", revision, folder)
+    assert str(found) == text.removeprefix("hf://").rstrip("/") and Reference.parse(str(found)) == found

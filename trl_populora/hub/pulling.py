@@ -5,6 +5,7 @@ import re
 import shutil
 from contextlib import suppress
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 from ..run_files.files import is_free, read_json, write_files
 from ..run_files.layout import (
@@ -26,7 +27,7 @@ MEMBER_NAME = re.compile(r"[\w-]+")
 
 
 class Reference(NamedTuple):
-    """A repository or a folder in it: `"user/repo[@revision][/folder]"`."""
+    """A repository or a folder in it: `"user/repo[@revision][/folder]"`. A slash in the name of a branch is `%2F`."""
 
     repo_id: str
     revision: str | None
@@ -40,19 +41,18 @@ class Reference(NamedTuple):
             ValueError: If it names no repository.
         """
         found = re.fullmatch(
-            r"(?:hf://)?(\w[\w.-]*/\w[\w.-]*)(?:@(refs/(?:pr|convert)/\w+|[\w.-]+))?(?:/(.+?))?/?", text
+            r"(?:hf://)?(\w[\w.-]*/\w[\w.-]*)(?:@(refs/(?:pr|convert)/\w+|[\w.%-]+))?(?:/(.+?))?/?", text
         )
         folder = (found[3] or "") if found else ""
         if found is None or ".." in folder.split("/"):
             raise ValueError(
                 f"{text!r} is neither a folder nor a repository on the Hub: user/repo[@revision][/folder]."
             )
-        return cls(found[1], found[2], folder)
+        return cls(found[1], found[2] and unquote(found[2]), folder)
 
     def __str__(self) -> str:
-        return (
-            self.repo_id + (f"@{self.revision}" if self.revision else "") + (f"/{self.folder}" if self.folder else "")
-        )
+        revision = self.revision and quote(self.revision, safe="/" if self.revision.startswith("refs/") else "")
+        return self.repo_id + (f"@{revision}" if revision else "") + (f"/{self.folder}" if self.folder else "")
 
 
 def pull(source: str, output: str, *, checkpoint: bool = False, token: str | None = None) -> str:
