@@ -264,6 +264,18 @@ def test_evolve_names_mistakes(run_folder, tmp_path, capsys, options, words):
     assert not (tmp_path / "child").exists()
 
 
+@pytest.mark.parametrize("operator", ["clone", "gaussian"])
+def test_evolve_refuses_a_parent_that_has_diverged(run_folder, tmp_path, capsys, operator):
+    parent = tmp_path / "parent"
+    shutil.copytree(f"{run_folder}/student_0", parent)
+    tensors = load_file(parent / "adapter_model.safetensors")
+    next(iter(tensors.values()))[0, 0] = float("nan")
+    save_file(tensors, parent / "adapter_model.safetensors")
+    assert cli.main(["evolve", str(parent), "--operator", operator, "--output", str(tmp_path / "child")]) == 2
+    assert f"{parent} has weights that are not finite, at " in capsys.readouterr().err
+    assert not (tmp_path / "child").exists()
+
+
 def test_a_folder_without_a_population_is_refused(tmp_path, capsys):
     assert cli.main(["evaluate", str(tmp_path)]) == 2
     assert "holds no population.json" in capsys.readouterr().err

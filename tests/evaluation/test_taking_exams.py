@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import re
 import time
 from types import SimpleNamespace
 
@@ -231,6 +232,28 @@ def test_a_grader_that_miscounts_is_told(caplog):
     assert Short(list).grade(["a", "b"], ["", ""])[0].detail == "the grader gave 0 grades for 1 answers"
     with pytest.raises(ValueError, match="Short failed on every answer: the grader gave 0 grades"):
         Short(list).compute(predictions=["a"], references=["b"])
+
+
+def test_what_is_no_grade_is_told():
+    class Bools(Grader):
+        def judge(self, completions, references, run):
+            return [True for _ in completions]
+
+    assert Bools(list).grade(["a", "b"], ["", ""])[1].detail == "the grader gave True, which is no Grade"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"id": 3}, "the id of a question must be a str, got 3"),
+        ({"reference": {"a": 1}}, "the reference of a question must be a str"),
+        ({"prompt": "What is 1 + 1?"}, "the prompt of a question must be a list of chat messages, got 'What is"),
+        ({"prompt": [{"role": "user"}]}, "must be a list of chat messages"),
+    ],
+)
+def test_what_is_no_question_is_told(changes, said):
+    with pytest.raises(TypeError, match=re.escape(said)):
+        Question(**({"id": "a", "prompt": [{"role": "user", "content": "b"}], "reference": "c"} | changes))
 
 
 def test_a_grader_that_always_fails_loses_no_answers(sampler, tmp_path):

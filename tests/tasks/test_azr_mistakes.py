@@ -36,8 +36,8 @@ def test_azr_output_truncation(play):
     """It cut long outputs in the middle, gold ones too: nothing is ever cut here, too large is refused."""
     program = "def f(n):\n    return list(range(n))"
     assert reason(play.propose("code_o", proposal(program, "1000"))) == "too_large"
-    wide = "def f(n):\n    return [set() for _ in range(n)]"  # 64 kB, which would take long to write as a literal
-    assert "more than" in play.propose("code_o", proposal(wide, "32000")).detail
+    wide = "def f(n):\n    return [set() for _ in range(n)]"  # 20 kB, which would take long to write as a literal
+    assert "more than" in play.propose("code_o", proposal(wide, "10000")).detail
     task = play.propose("code_o", proposal(program, "180"))
     assert len(task.payload.output) > 600 and "..." not in task.payload.output
     assert play.solved(task, fence("output", str(list(range(180)))))

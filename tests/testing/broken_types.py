@@ -317,6 +317,29 @@ class NoVerdict(Countdown):
         return [result or None for result in super().judge(tasks, answers, run)]
 
 
+@broken("judge gave . results for")
+class OneVerdictTooFew(Countdown):
+    def judge(self, tasks, answers, run):
+        return super().judge(tasks, answers, run)[:-1]
+
+
+@broken("parse_proposal must give a Draft or a Refusal, got None")
+class ReadsNothing(Countdown):
+    def parse_proposal(self, completion, references):
+        return None
+
+
+@broken("features must be .measures, space, point. or None")
+class HalfOfTheFeatures(Countdown):
+    def features(self, task):
+        return {"a": 1}
+
+
+@broken("reasons must map each reason to its meaning")
+class ReasonsAsList(Countdown):
+    reasons: ClassVar[list] = ["other"]
+
+
 @broken("is judged a right answer")
 class RewardsTalk(Countdown):
     def parse_answer(self, task, completion):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.testing.broken_types import BROKEN
-from trl_populora.tasks import make_task_types
+from tests.testing.broken_types import BROKEN, OneVerdictTooFew
+from trl_populora.tasks import Referee, make_task_types
 from trl_populora.tasks.countdown import Countdown
 from trl_populora.tasks.registry import BUILT_IN
 from trl_populora.testing import check_task_type
@@ -76,7 +76,7 @@ def test_more_than_one_seed_is_needed():
 
 SCRIPT = """
 from dataclasses import dataclass
-from trl_populora.tasks import make_task_types
+from trl_populora.tasks import Referee, make_task_types
 from trl_populora.tasks.countdown import Countdown
 from trl_populora.tasks.registry import BUILT_IN
 from trl_populora.testing import check_task_type
@@ -111,3 +111,13 @@ def test_the_corpus_is_large_and_always_the_same():
     texts = corpus([right])
     assert texts == corpus([right]) and len(texts) == len(set(texts)) > 90
     assert max(map(len, texts)) >= 100_000 and right not in texts
+
+
+def test_the_referee_names_a_type_that_breaks_its_contract():
+    kind, run = Countdown(), lambda jobs: [None for _ in jobs]
+    tasks = kind.seeds(3)
+    texts = [kind.solve_completion(task) for task in tasks]
+    with pytest.raises(TypeError, match="countdown: `judge` gave 2 results for 3: give one for each"):
+        Referee({"countdown": OneVerdictTooFew()}, run).judge(tasks, texts)
+    with pytest.raises(TypeError, match="countdown: a completion was read as None: give a Draft or Refusal"):
+        Referee({"countdown": kind}, run).verify(["countdown"], [None])

@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
     from .. import evolution
     from ..evolution import breed, cosine, read_adapter, read_parameters, write_adapter
+    from ..population.factors import not_finite
     from ..run_files.files import gone_if_unused, is_free, write_json
     from ..run_files.layout import EVOLUTION_FILE
 
@@ -45,7 +46,14 @@ def run(options: argparse.Namespace) -> int:
     if not is_free(options.output):
         raise ValueError(f"--output {options.output} is not empty: name a new folder")
     parents = [read_adapter(folder) for folder in options.parents]
+    for folder, (_, factors) in zip(options.parents, parents):
+        if wrong := not_finite(factors):
+            raise ValueError(f"{folder} has weights that are not finite, at {wrong[0]}. Name another parent.")
     child = breed(options.operator, [factors for _, factors in parents], seed=options.seed, parameters=parameters)
+    if wrong := not_finite(child):
+        raise ValueError(
+            f"The child has weights that are not finite, at {wrong[0]}: make its changes smaller with --set."
+        )
     story = {"operator": options.operator, "parameters": parameters, "seed": options.seed, "parents": options.parents}
     place = os.path.join(options.output, EVOLUTION_FILE)
     with gone_if_unused(options.output, lambda: os.path.isfile(place)):

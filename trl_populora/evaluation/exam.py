@@ -30,12 +30,23 @@ class Question:
         prompt (`list[Message]`): Chat messages, the same for all players.
         reference (`str`): Data that the grader needs to judge an answer, as JSON. No prompt shows it.
         group (`str`, *optional*): Type, subject or level, for the breakdown of scores.
+
+    Raises:
+        TypeError: If one is something else.
     """
 
     id: str
     prompt: list[Message]
     reference: str
     group: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("id", "reference", "group"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"the {name} of a question must be a str, got {getattr(self, name)!r:.100}")
+        messages = self.prompt if isinstance(self.prompt, list) else [None]
+        if not all(isinstance(one, dict) and {"role", "content"} <= one.keys() for one in messages):
+            raise TypeError(f"the prompt of a question must be a list of chat messages, got {self.prompt!r:.100}")
 
 
 @dataclass(frozen=True)

@@ -123,9 +123,12 @@ class Grader(evaluate.Metric):
         try:
             with _time_limit(PATIENCE + count * PATIENCE_PER_ANSWER) as not_counted:
                 grades = list(self.judge(completions, references, not_counted(run)))
+            other = next((one for one in grades if not isinstance(one, Grade)), None)
+            if len(grades) == count and other is None:
+                return grades
             problem = f"gave {len(grades)} grades for {count} answers"
             if len(grades) == count:
-                return grades
+                problem = f"gave {other!r:.100}, which is no Grade"
         except _TooLong as error:
             hangs.append(count)
             problem = f"took more than {error} s"

@@ -66,7 +66,7 @@ class Referee:
 
     def verify(self, types: Sequence[str], drafts: Sequence[Draft | Refusal]) -> list[Payload | Refusal]:
         """Verifies the drafts. Refusals stay refusals."""
-        return self._by_type(types, drafts, lambda kind, _, own: kind.verify(own, self.run))
+        return self._by_type(types, drafts, Draft, "verify", lambda kind, _, own: kind.verify(own, self.run))
 
     def judge(self, tasks: Sequence[Task], completions: Sequence[str]) -> list[Verdict]:
         """Parses and judges `completions[i]` as an answer to `tasks[i]`.
@@ -85,6 +85,8 @@ class Referee:
         judged = self._by_type(
             [task.type for task in tasks],
             answers,
+            Answer,
+            "judge",
             lambda kind, places, own: kind.judge([tasks[i] for i in places], own, self.run),
         )
         return [Verdict(False, one) if isinstance(one, Refusal) else Verdict(one) for one in judged]
@@ -93,17 +95,30 @@ class Referee:
         self,
         types: Sequence[str],
         items: Sequence[Item | Refusal],
+        wanted: type,
+        method: str,
         call: Callable[[TaskType, list[int], list[Item]], list],
     ) -> list[Any]:
-        """`items` without changes to refusals, and all others replaced by the results of their types."""
+        """`items` without changes to refusals, and all others replaced by the results of `method` of their types.
+
+        Raises:
+            TypeError: If a type breaks its contract: an item is not `wanted`, or there is not one result for each.
+        """
         own: dict[str, tuple[list[int], list[Item]]] = defaultdict(lambda: ([], []))
         for i, (name, item) in enumerate(zip(types, items, strict=True)):
             if not isinstance(item, Refusal):
+                if not isinstance(item, wanted):
+                    raise TypeError(
+                        f"{name}: a completion was read as {item!r:.100}: give a {wanted.__name__} or Refusal."
+                    )
                 own[name][0].append(i)
                 own[name][1].append(item)
         results: list[Any] = list(items)
         for name, (places, several) in own.items():
-            for i, result in zip(places, call(self.task_types[name], places, several), strict=True):
+            given = call(self.task_types[name], places, several)
+            if len(given) != len(places):
+                raise TypeError(f"{name}: `{method}` gave {len(given)} results for {len(places)}: give one for each.")
+            for i, result in zip(places, given, strict=True):
                 spared = isinstance(result, Refusal) and is_spared(result)
                 results[i] = INFRASTRUCTURE if spared else result
         return results

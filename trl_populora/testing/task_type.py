@@ -8,7 +8,7 @@ import math
 import random
 import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trl_populora.executor import Executor, Job
@@ -79,6 +79,9 @@ def check_declaration(task_type: TaskType) -> None:
     kind = task_type.payload
     assert isinstance(kind, type) and issubclass(kind, Payload), f"payload must be a subclass of Payload, got {kind!r}"
     assert _is_frozen(kind), f"{kind.__qualname__} must be decorated with @dataclass(frozen=True)"
+    assert isinstance(task_type.reasons, Mapping), (
+        f"reasons must map each reason to its meaning: {task_type.reasons!r}"
+    )
     for name, meaning in task_type.reasons.items():
         assert name and meaning and isinstance(meaning, str), f"reasons[{name!r}] must say what it means"
     try:
@@ -149,6 +152,8 @@ def check_task(task_type: TaskType, task: Task) -> None:
     assert of_text and parts == task_type.parts(task), f"parts must be a frozenset of str, each time, got {parts!r}"
     features = task_type.features(task)
     if features is not None:
+        whole = isinstance(features, tuple) and len(features) == 3 and isinstance(features[0], Mapping)
+        assert whole, f"features must be (measures, space, point) or None, got {features!r}"
         measures, space, point = features
         numbers = all(isinstance(x, (int, float)) and math.isfinite(x) for x in measures.values())
         assert numbers and all(isinstance(name, str) for name in measures), f"measures must be numbers: {measures}"
@@ -175,8 +180,10 @@ def check_prompts(task_type: TaskType, task: Task, tasks: Sequence[Task]) -> Non
             f"solve_prompt ({style}) holds the right completion for {task!r}"
         )
         draft = kind.parse_proposal(kind.propose_completion(task), shown)
+        assert isinstance(draft, Draft | Refusal), f"parse_proposal must give a Draft or a Refusal, got {draft!r}"
         assert isinstance(draft, Draft), f"propose_completion ({style}) of {task!r} is refused: {draft}"
         answer = kind.parse_answer(task, kind.solve_completion(task))
+        assert isinstance(answer, Answer | Refusal), f"parse_answer must give an Answer or a Refusal, got {answer!r}"
         assert isinstance(answer, Answer), f"solve_completion ({style}) of {task!r} is refused: {answer}"
 
 
@@ -186,6 +193,7 @@ def check_proposals(task_type: TaskType, tasks: Sequence[Task], run: Run) -> Non
     for task, draft in zip(tasks, drafts, strict=True):
         assert draft.key == task_type.key(task.payload), f"the draft of {task!r} has the key {draft.key!r}"
     verified = task_type.verify(drafts, run)
+    _one_for_each("verify", verified, drafts)
     for task, payload in zip(tasks, verified, strict=True):
         assert payload == task.payload, f"proposing {task!r} gave {payload!r}"
     assert task_type.verify(drafts[:1], run) == verified[:1], "verify decides otherwise when given one draft"
@@ -196,6 +204,7 @@ def check_answers(task_type: TaskType, tasks: Sequence[Task], run: Run) -> None:
     """The right answer is right, those to other tasks are not all right, in a batch as alone."""
     answers = _answers(task_type, tasks)
     judged = task_type.judge(tasks, answers, run)
+    _one_for_each("judge", judged, answers)
     for task, result in zip(tasks, judged, strict=True):
         assert result is True, f"the right answer to {task!r} was judged {result!r}"
     assert task_type.judge(tasks[:1], answers[:1], run) == [True], "judge decides otherwise when given one answer"
@@ -234,6 +243,10 @@ def check_hostile_text(task_type: TaskType, tasks: Sequence[Task], run: Run) -> 
         judged = task_type.judge([task] * len(read), [answer for _, answer in read], run)
         for (text, _), result in zip(read, judged, strict=True):
             assert result is not True, f"{ascii(text[:60])} is judged a right answer to {task!r}"
+
+
+def _one_for_each(method: str, results: Sequence, items: Sequence) -> None:
+    assert len(results) == len(items), f"{method} gave {len(results)} results for {len(items)}: give one for each"
 
 
 def _raised_by(error: Exception) -> str:

@@ -91,7 +91,10 @@ class Benchmark:
 
     def _question(self, row: Record, place: int) -> Question:
         try:
-            return self.question(row, place)
+            question = self.question(row, place)
+            if not isinstance(question, Question):
+                raise TypeError(f"`question` gave {question!r:.100}, which is no Question")
+            return question
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise ValueError(
                 f"{self.id}: record {place + 1} of {self.file} is no question ({type(error).__name__}: {error}); is "
