@@ -113,14 +113,18 @@ def parts(run: RunArguments, args: PopulationSelfPlayConfig) -> Iterator[Finding
     and no dataset is read."""
     from ..integrations.user_data import is_missing_file
     from ..train import final_exams, named_parts
+    from ..training.construction import resumes
     from ..training.initial_adapters import find_sources, local_names
 
     def dataset() -> None:
         if run.dataset_name is not None and is_missing_file(run.dataset_name):
             raise ValueError(f"dataset_name={run.dataset_name!r}: there is no such file or folder.")
 
-    checks = (partial(final_exams, run, args), partial(named_parts, run, args), dataset)
-    for check in (*checks, partial(find_sources, local_names(args.initial_adapters or []))):
+    def adapters() -> None:
+        if args.initial_adapters and not resumes(args):
+            find_sources(local_names(args.initial_adapters))
+
+    for check in (partial(final_exams, run, args), partial(named_parts, run, args), dataset, adapters):
         try:
             check()
         except (ValueError, OSError, ImportError) as error:

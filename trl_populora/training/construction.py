@@ -105,7 +105,7 @@ def make_population(
         raise ValueError("quantization_config needs the model by name: an instance is quantised when it is loaded.")
 
     wanted = args.initial_adapters
-    sources = find_sources(wanted) if wanted and not _resumes(args) else {}
+    sources = find_sources(wanted) if wanted and not resumes(args) else {}
 
     def load() -> Population:
         set_seed(args.seed)
@@ -144,7 +144,7 @@ def make_population(
     return population
 
 
-def _resumes(args: PopulationSelfPlayConfig) -> bool:
+def resumes(args: PopulationSelfPlayConfig) -> bool:
     """Whether the run resumes from a checkpoint, which then has the adapters."""
     wanted = args.resume_from_checkpoint
     wanted = "auto" if wanted in (True, "auto", "true", "True") else wanted
