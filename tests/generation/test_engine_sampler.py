@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -208,11 +209,12 @@ def test_stale_and_tampered_weights_are_named_after_the_start(make, monkeypatch)
     with pytest.raises(LivenessError, match="'student_1' .* nobody's current weights: older ones"):
         sampler.sync()
     sampler = make()
-    write, given = sampler.files.write, []
+    write, teachers = sampler.files.write, Future()
 
-    def swap(member, tensors, config):
-        given.append(tensors)
-        return write(member, given[0] if member == "student_1" else tensors, config)
+    def swap(member, tensors, config):  # by several threads, in any order
+        if member == "teacher_0":
+            teachers.set_result(tensors)
+        return write(member, teachers.result(60) if member == "student_1" else tensors, config)
 
     monkeypatch.setattr(sampler.files, "write", swap)
     with pytest.raises(LivenessError, match="'student_1' .* looks like 'teacher_0'"):
