@@ -43,17 +43,17 @@ def test_a_diverged_member_is_null_in_the_file(tmp_path):
     path = tmp_path / "lineage.jsonl"
     low = (-math.inf, 0.0)
     one = replace(HISTORY[0], fitness={"a": 0.5, "b": -math.inf}, rating_before=low, rating_after=low)
-    Lineage(path).append(one)
+    Lineage(path).extend([one])
     line = json.loads(path.read_text(), parse_constant=pytest.fail)
     assert (line["fitness"], line["rating_before"]) == ({"a": 0.5, "b": None}, [None, 0.0])
     assert list(Lineage(path)) == [one]
 
 
-def test_file_holds_each_event_as_soon_as_it_is_appended(tmp_path):
+def test_file_holds_each_event_as_soon_as_it_is_added(tmp_path):
     path = tmp_path / "lineage.jsonl"
     lineage = Lineage(path)
     for count, one in enumerate(HISTORY, start=1):
-        lineage.append(one)
+        lineage.extend([one])
         assert list(Lineage(path)) == HISTORY[:count]
         assert path.read_text().count("\n") == count
     again = Lineage(path)
@@ -75,7 +75,7 @@ def test_torn_last_line_is_dropped(tmp_path):
         path.write_bytes(whole[:-cut])
         assert list(Lineage(path)) == HISTORY[:2]
     lineage = Lineage(path)
-    lineage.append(HISTORY[2])
+    lineage.extend([HISTORY[2]])
     assert path.read_bytes() == whole
 
 
@@ -129,7 +129,7 @@ def test_founders():
 
 def test_slot_can_be_its_own_parent():
     lineage = Lineage()
-    lineage.append(event(20, "b@1", "a@0", "b@0"))
+    lineage.extend([event(20, "b@1", "a@0", "b@0")])
     assert lineage.founders("b") == {"a", "b"}
 
 

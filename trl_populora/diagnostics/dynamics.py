@@ -333,16 +333,10 @@ def equality_alarms(groups: Iterable[Sequence[float]]) -> tuple[str, ...]:
 
 def connected_groups(games: Sequence[Sequence[int]]) -> int:
     """Number of groups of members that have met, directly or through others. Ratings are comparable within a group."""
-    teachers, students = len(games), len(games[0]) if games else 0
-    group = list(range(teachers + students))
+    if not games:
+        return 0
+    import numpy as np
+    from scipy.sparse.csgraph import connected_components
 
-    def root(node: int) -> int:
-        while group[node] != node:
-            node = group[node]
-        return node
-
-    for row, counts in enumerate(games):
-        for column, count in enumerate(counts):
-            if count:
-                group[root(row)] = root(teachers + column)
-    return len({root(node) for node in range(teachers + students)})
+    met = np.pad(np.asarray(games), ((0, len(games[0])), (len(games), 0)))  # an edge for each pair
+    return int(connected_components(met, directed=False, return_labels=False))

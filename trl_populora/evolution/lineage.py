@@ -103,10 +103,6 @@ class Lineage:
     def __len__(self) -> int:
         return len(self.events)
 
-    def append(self, event: EvolutionEvent) -> None:
-        """Adds an event; the line is on disk when this returns."""
-        self.extend([event])
-
     def extend(self, events: Sequence[EvolutionEvent]) -> None:
         """Adds events, in the file too, if there is one."""
         self.events += events

@@ -146,21 +146,12 @@ def same_rows(result: Sequence[Row], rows: Sequence[Sequence[str]], *, ordered: 
     if ordered:
         return all(_same_row(right, row) for right, row in zip(result, rows, strict=True))
     rows = [tuple(row) for row in rows]
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
     same = {pair: _same_row(*pair) for pair in set(product(result, rows))}
-    fits = [[i for i, row in enumerate(rows) if same[right, row]] for right in result]
-    taken: dict[int, int] = {}  # row -> the row of the result that it is matched with
-
-    def place(right: int, tried: set[int]) -> bool:
-        """Matches a row of the result with a free row, or moves a matched one elsewhere: 5 and '5' look alike."""
-        for i in fits[right]:
-            if i not in tried:
-                tried.add(i)
-                if i not in taken or place(taken[i], tried):
-                    taken[i] = right
-                    return True
-        return False
-
-    return all(place(right, set()) for right in range(len(result)))
+    fits = [[same[right, row] for row in rows] for right in result]  # 5 and '5' look alike: a row may fit several
+    return not rows or bool((maximum_bipartite_matching(csr_array(fits)) >= 0).all())
 
 
 def sorted_rows(rows: Sequence[Row]) -> list[Row]:
