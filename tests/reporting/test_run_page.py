@@ -14,6 +14,7 @@ from tests.reporting.made_run import MadeRun
 from tests.reporting.test_page_rendering import HOSTILE, embedded
 from tests.tiny import lora, tiny_population
 from trl_populora import cli
+from trl_populora.diagnostics import RoundSummary
 from trl_populora.diagnostics.dynamics import collapse_alarms, equality_alarms, reward_alarms, sandbox_alarms
 from trl_populora.diagnostics.matched import alarm_text
 from trl_populora.diagnostics.weights import measure_weights
@@ -235,7 +236,8 @@ def test_cosines_are_those_of_the_log(tmp_path):
     population.save(str(tmp_path))
     names = ["student_0", "student_1", "student_2"]
     cosines = adapter_cosines({name: str(tmp_path / name) for name in names})
-    logged = measure_weights({"students": {name: population.factors(name) for name in names}}).cosines["students"]
+    factors = {"students": {name: population.factors(name) for name in names}}
+    logged = measure_weights(RoundSummary(0, 0, (), (), (), (), ()), factors).cosines["students"]
     pairs = [cosines[one, other] for one in names for other in names if one < other]
     assert min(pairs) == pytest.approx(logged["min"], abs=1e-6) and max(pairs) == pytest.approx(
         logged["max"], abs=1e-6

@@ -65,8 +65,8 @@ def test_variance_prefers_balanced_pairs():
 def test_hard_sends_students_to_teachers_that_beat_them():
     # s0 alone is near t0; to s1 every teacher is hard, to s0 only t0 is.
     ratings = rated({"t0": 30, "t1": 20, "s0": 30, "s1": 22})
-    found = shares(ratings, method="hard", power=4.0, floor=0.0)
-    wins = ratings.win_probabilities() ** 4
+    found = shares(ratings, method="hard", floor=0.0)
+    wins = ratings.win_probabilities() ** 2
     straight, crossed = wins[0, 0] * wins[1, 1], wins[0, 1] * wins[1, 0]
     assert (found[("t0", "s0")] > 0.5) == (straight > crossed)
     assert found[("t0", "s0")] > 0.6
@@ -74,14 +74,14 @@ def test_hard_sends_students_to_teachers_that_beat_them():
 
 def test_weight_functions():
     teacher_wins = np.array([[0.2, 0.5, 0.8]])
-    np.testing.assert_allclose(PAIRINGS["variance"](teacher_wins, 2.0), [[0.16, 0.25, 0.16]])
-    np.testing.assert_allclose(PAIRINGS["hard"](teacher_wins, 2.0), [[0.04, 0.25, 0.64]])  # (1 - P(student wins))^2
-    np.testing.assert_allclose(PAIRINGS["uniform"](teacher_wins, 2.0), [[1, 1, 1]])
+    np.testing.assert_allclose(PAIRINGS["variance"](teacher_wins), [[0.16, 0.25, 0.16]])
+    np.testing.assert_allclose(PAIRINGS["hard"](teacher_wins), [[0.04, 0.25, 0.64]])  # (1 - P(student wins))^2
+    np.testing.assert_allclose(PAIRINGS["uniform"](teacher_wins), [[1, 1, 1]])
 
 
-def test_power_zero_and_full_floor_are_uniform():
+def test_full_floor_is_uniform():
     ratings = rated({"t0": 35, "s0": 35, "t1": 15, "s1": 15})
-    for options in ({"method": "hard", "power": 0.0}, {"method": "variance", "floor": 1.0}, {"method": "uniform"}):
+    for options in ({"method": "variance", "floor": 1.0}, {"method": "uniform"}):
         found = shares(ratings, **options)
         assert found[("t0", "s0")] == pytest.approx(0.5, abs=0.03)
 
@@ -124,8 +124,6 @@ def test_bad_input_is_named():
         pair(sides(2, 2), method="varience", rng=rng)
     with pytest.raises(ValueError, match="floor.*1.5"):
         pair(sides(2, 2), rng=rng, floor=1.5)
-    with pytest.raises(ValueError, match="power.*-1"):
-        pair(sides(2, 2), rng=rng, power=-1)
     with pytest.raises(ValueError, match="0 teachers"):
         pair(sides(0, 2), rng=rng)
 

@@ -28,7 +28,7 @@ def broken(message: str):
 
 
 def body(completion: str) -> str:
-    return last_body(completion_fences(completion) or [], "expression") or "0"
+    return last_body(completion_fences(completion), "expression") or "0"
 
 
 @broken("id must be lower-case")

@@ -5,7 +5,7 @@ computed. This is the only module of diagnostics that needs torch.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,64 +15,35 @@ from ..population.factors import Factors, not_finite
 from .summary import RoundSummary
 
 
-@dataclass(frozen=True)
-class WeightMetrics:
-    """Measures of members' updates `dW`.
-
-    Attributes:
-        delta_norm (`dict[str, float]`): Member -> Frobenius norm, `sqrt(sum over matrices of |dW|^2)`.
-        effective_rank (`dict[str, float]`): Member -> mean over adapted matrices of the effective rank (exp of the
-            entropy of the normalised singular values), from 1 to r; 0 for a member whose `dW` is 0.
-        cosines (`dict[str, dict[str, float]]`): Role, as in `"teachers"` -> `"mean"`, `"min"` and `"max"`, over pairs
-            of its members, of the cosine of their updates. A role of one member has no entry. The cosine is 0 if one
-            update is 0.
-    """
-
-    delta_norm: dict[str, float] = field(default_factory=dict)
-    effective_rank: dict[str, float] = field(default_factory=dict)
-    cosines: dict[str, dict[str, float]] = field(default_factory=dict)
-
-    def add_to(self, summary: RoundSummary) -> RoundSummary:
-        """The summary with these metrics."""
-        members = tuple(
-            replace(
-                member,
-                delta_norm=self.delta_norm.get(member.name),
-                effective_rank=self.effective_rank.get(member.name),
-            )
-            for member in summary.members
-        )
-        return replace(summary, members=members, cosines=self.cosines)
-
-
-def measure_weights(roles: Mapping[str, Mapping[str, Factors]]) -> WeightMetrics:
-    """Measure the members of each role.
+def measure_weights(summary: RoundSummary, roles: Mapping[str, Mapping[str, Factors]]) -> RoundSummary:
+    """The summary of a round with measures of the members' updates.
 
     Args:
-        roles (`Mapping[str, Mapping[str, Factors]]`): Role -> member -> factors; all of a role adapt the same matrices
-            with the same rank.
+        summary (`RoundSummary`): Its members get `delta_norm`, the Frobenius norm `sqrt(sum over matrices of |dW|^2)`,
+            and `effective_rank`, the mean over adapted matrices of the effective rank (exp of the entropy of the
+            normalised singular values), from 1 to r; 0 for a member whose `dW` is 0.
+        roles (`Mapping[str, Mapping[str, Factors]]`): Role, as in `"teachers"` -> member -> factors; all of a role
+            adapt the same matrices with the same rank. `summary.cosines` gets, for each role of several members, the
+            mean, least and greatest cosine of two members' updates; 0 if one update is 0.
 
     Members whose factors are not finite are left out.
     """
-    metrics = WeightMetrics()
+    measured, cosines = {}, {}
     for role, members in roles.items():
         names = [name for name, factors in members.items() if not not_finite(factors)]
         if not names:
             continue
         inner, ranks = _inner_products([members[name] for name in names])
         norms = inner.diagonal().clamp(min=0.0).sqrt()
-        metrics.delta_norm.update(zip(names, norms.tolist(), strict=True))
-        metrics.effective_rank.update(zip(names, ranks.tolist(), strict=True))
+        for name, norm, rank in zip(names, norms.tolist(), ranks.tolist(), strict=True):
+            measured[name] = {"delta_norm": norm, "effective_rank": rank}
         if len(names) > 1:
             scale = norms.outer(norms)
-            cosines = torch.where(scale > 0, inner / scale, 0.0).clamp(-1.0, 1.0)
-            pairs = cosines[*torch.triu_indices(len(names), len(names), 1)]
-            metrics.cosines[role] = {
-                "mean": float(pairs.mean()),
-                "min": float(pairs.min()),
-                "max": float(pairs.max()),
-            }
-    return metrics
+            pairs = torch.where(scale > 0, inner / scale, 0.0).clamp(-1.0, 1.0)
+            pairs = pairs[*torch.triu_indices(len(names), len(names), 1)]
+            cosines[role] = {"mean": float(pairs.mean()), "min": float(pairs.min()), "max": float(pairs.max())}
+    members = tuple(replace(member, **measured.get(member.name, {})) for member in summary.members)
+    return replace(summary, members=members, cosines=cosines)
 
 
 def _inner_products(members: Sequence[Factors]) -> tuple[Tensor, Tensor]:

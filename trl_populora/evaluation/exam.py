@@ -6,8 +6,6 @@ Held-out tasks, fixed tasks of other runs and public benchmarks are all exams. O
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..self_play.sampling import Message
 from ..tasks import Run
+from ..tasks.task import digest
 
 
 if TYPE_CHECKING:
@@ -92,12 +91,12 @@ class Exam:
     def version(self) -> str:
         """Hash of all questions (ids, prompts and references), 12 hexadecimal digits. Scores of different versions
         cannot be compared."""
-        return _digest([[one.id, one.prompt, one.reference] for one in self.questions])
+        return digest([[one.id, one.prompt, one.reference] for one in self.questions], 12)
 
     @property
     def prompts(self) -> str:
         """Hash of ids and prompts only. Answers depend on these, and not on the grading."""
-        return _digest([[one.id, one.prompt] for one in self.questions])
+        return digest([[one.id, one.prompt] for one in self.questions], 12)
 
     def first(self, count: int) -> Exam:
         """The first `count` questions as a separate exam, `"name[:count]"`; the exam itself if it has no more."""
@@ -107,7 +106,3 @@ class Exam:
             return self
         whole = re.sub(r"\[:\d+\]$", "", self.name)
         return replace(self, name=f"{whole}[:{count}]", questions=self.questions[:count])
-
-
-def _digest(content: list) -> str:
-    return hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()[:12]

@@ -14,27 +14,15 @@ from scipy.optimize import linear_sum_assignment
 from .ratings import Ratings
 
 
-def variance(teacher_wins: np.ndarray, power: float) -> np.ndarray:
-    """x (1 - x), the variance of one game: prefers balanced matches (prioritised fictitious self-play)."""
-    return teacher_wins * (1 - teacher_wins)
-
-
-def hard(teacher_wins: np.ndarray, power: float) -> np.ndarray:
-    """(1 - x)^power with x = P(student beats teacher): students get teachers that beat them."""
-    return teacher_wins**power
-
-
-def uniform(teacher_wins: np.ndarray, power: float) -> np.ndarray:
-    """1: all pairs have equal weight, independent of ratings (ablation)."""
-    return np.ones_like(teacher_wins)
-
-
-PAIRINGS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
-    "variance": variance,
-    "hard": hard,
-    "uniform": uniform,
+PAIRINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    # The variance of one game: prefers balanced matches (prioritised fictitious self-play).
+    "variance": lambda teacher_wins: teacher_wins * (1 - teacher_wins),
+    # (1 - x)^2 with x = P(student beats teacher): students get teachers that beat them.
+    "hard": np.square,
+    # All pairs have equal weight, independent of ratings (ablation).
+    "uniform": np.ones_like,
 }
-"""Weight functions `(P(teacher beats student) of shape (T, S), power) -> non-negative weights of shape (T, S)`."""
+"""Weight functions `P(teacher beats student) of shape (T, S) -> non-negative weights of shape (T, S)`."""
 
 
 def pair(
@@ -43,7 +31,6 @@ def pair(
     method: str = "variance",
     rng: np.random.Generator,
     floor: float = 0.1,
-    power: float = 2.0,
 ) -> list[tuple[str, str]]:
     """Draws a round's matches: one random maximum-weight assignment, in which every member plays equally much.
 
@@ -54,14 +41,13 @@ def pair(
             every round, without using `rng`.
         rng (`np.random.Generator`): Source of the Gumbel noise.
         floor (`float`, *optional*, defaults to `0.1`): Share of uniform weights that is mixed in, from 0 to 1.
-        power (`float`, *optional*, defaults to `2.0`): Exponent of `"hard"`.
 
     Returns:
         `list[tuple[str, str]]`: L = lcm(T, S) pairs `(teacher, student)`, sorted by teacher and then student, with
         every teacher L / T times and every student L / S times. If T and S differ, a pair can occur twice.
 
     Raises:
-        ValueError: If a side is empty, the method is unknown, or `floor` or `power` is out of range.
+        ValueError: If a side is empty, the method is unknown, or `floor` is out of range.
 
     The weight of a pair is `(1 - floor) f / mean(f) + floor`. Independent Gumbel noise is added to its logarithm,
     which makes the best assignment random. (For a single pair, its probability would be exactly proportional to the
@@ -75,14 +61,12 @@ def pair(
         raise ValueError(f"Unknown pairing {method!r}; choose one of {[*PAIRINGS, 'fixed']}.")
     if not 0 <= floor <= 1:
         raise ValueError(f"floor is the share of uniform pairing and lies in [0, 1], got {floor}.")
-    if not 0 <= power < math.inf:
-        raise ValueError(f"power is the exponent of 'hard' and is finite and at least 0, got {power}.")
 
     length = math.lcm(len(teachers), len(students))
     if method == "fixed":
         chosen = [(k % len(teachers), k % len(students)) for k in range(length)]
     else:
-        weights = _mix(PAIRINGS[method](ratings.win_probabilities(), power), floor)
+        weights = _mix(PAIRINGS[method](ratings.win_probabilities()), floor)
         rows = np.repeat(np.arange(len(teachers)), length // len(teachers))
         columns = np.repeat(np.arange(len(students)), length // len(students))
         with np.errstate(divide="ignore"):

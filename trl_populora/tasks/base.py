@@ -101,7 +101,8 @@ class TaskType(ABC):
     def parse_proposal(self, completion: str, references: Sequence[Task]) -> Draft | Refusal:
         """Parses a proposal and applies every rule that needs no execution. `references` are those of the prompt.
 
-        Every text gives a `Draft` or a `Refusal`, in time linear in its length.
+        Every text gives a `Draft` or a `Refusal`, in time linear in its length. Texts of more than 65,536 characters
+        were refused before.
         """
 
     @abstractmethod

@@ -296,10 +296,7 @@ def _join(left: Expression, operator: str, right: Expression) -> Expression:
 
 def _read(completion: str) -> Expression | Refusal:
     """The expression of a completion. Proposals and answers have the same form."""
-    blocks = completion_fences(completion)
-    if blocks is None:
-        return Refusal("too_large", "the completion")
-    text = last_body(blocks, "expression")
+    text = last_body(completion_fences(completion), "expression")
     if not text:
         return Refusal("no_expression", "no ```expression block, or an empty one")
     try:

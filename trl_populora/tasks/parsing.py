@@ -83,9 +83,9 @@ def fences(text: str) -> list[Fence]:
     return found
 
 
-def completion_fences(completion: str) -> list[Fence] | None:
-    """The blocks of the part that counts, or `None` if the completion is longer than `MAX_COMPLETION`."""
-    return fences(final_text(completion)) if len(completion) <= MAX_COMPLETION else None
+def completion_fences(completion: str) -> list[Fence]:
+    """The blocks of the part that counts."""
+    return fences(final_text(completion))
 
 
 def last_body(blocks: list[Fence], label: str) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from trl_populora.tasks.base import Run, TaskType
+from trl_populora.tasks.parsing import MAX_COMPLETION
 from trl_populora.tasks.task import INFRASTRUCTURE, Answer, Draft, Payload, Refusal, Task, is_spared
 
 
@@ -60,7 +61,7 @@ class Referee:
     ) -> list[Draft | Refusal]:
         """Parses proposals. No program runs."""
         return [
-            self.task_types[name].parse_proposal(text, shown)
+            _too_long(text) or self.task_types[name].parse_proposal(text, shown)
             for name, text, shown in zip(types, completions, references, strict=True)
         ]
 
@@ -80,7 +81,8 @@ class Referee:
         if unknown:
             raise ValueError(f"Tasks of type {unknown} cannot be judged; known types are {sorted(self.task_types)}.")
         answers = [
-            self.task_types[task.type].parse_answer(task, text) for task, text in zip(tasks, completions, strict=True)
+            _too_long(text) or self.task_types[task.type].parse_answer(task, text)
+            for task, text in zip(tasks, completions, strict=True)
         ]
         judged = self._by_type(
             [task.type for task in tasks],
@@ -122,3 +124,7 @@ class Referee:
                 spared = isinstance(result, Refusal) and is_spared(result)
                 results[i] = INFRASTRUCTURE if spared else result
         return results
+
+
+def _too_long(completion: str) -> Refusal | None:
+    return Refusal("too_large", "the completion") if len(completion) > MAX_COMPLETION else None

@@ -126,8 +126,12 @@ class Task:
 
 def content_id(type: str, payload: Payload) -> str:
     """Hash of the content of a task, 16 hexadecimal digits."""
-    content = json.dumps([type, *payload.to_json().values()])
-    return hashlib.sha256(content.encode("ascii")).hexdigest()[:16]
+    return digest([type, *payload.to_json().values()], 16)
+
+
+def digest(content: Any, digits: int) -> str:
+    """Hash of plain data, as hexadecimal digits."""
+    return hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()[:digits]
 
 
 def _tuples(value: Any) -> Any:

@@ -132,7 +132,7 @@ class RoundCallback(TrainerCallback):
             f"{role}s": {name: trainer.population.factors(name) for name in trainer.population.names(role)}
             for role in roles
         }
-        summary = measure_weights(members).add_to(summary)
+        summary = measure_weights(summary, members)
         return replace(summary, seconds=summary.seconds | {"weights": time.perf_counter() - start})
 
     def _recombine(self, step: int) -> tuple[str, ...]:

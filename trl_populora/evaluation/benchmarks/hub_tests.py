@@ -7,7 +7,6 @@ The JSON lines of a release have columns `base_input`, `plus_input` and `atol`. 
 from __future__ import annotations
 
 import ast
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,25 +71,18 @@ def _of_program(source: str) -> Tests:
     return Tests(name, _value(lists[0]), atol, typed=True)
 
 
+class _Floats(ast.NodeTransformer):
+    """`inf`, `nan` and `float('inf')` as constants, which `ast.literal_eval` reads."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(float(node.id)) if node.id in ("inf", "nan") else node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if isinstance(node.func, ast.Name) and node.func.id == "float" and len(node.args) == 1:
+            return ast.Constant(float(ast.literal_eval(self.visit(node.args[0]))))
+        return node
+
+
 def _value(node: ast.expr) -> Any:
     """The value of a literal that may hold `inf`, `nan`, `float('inf')` and `set()`."""
-    if isinstance(node, ast.Name) and node.id in ("inf", "nan"):
-        return float(node.id)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        arguments = [_value(one) for one in node.args]
-        if node.func.id == "float" and len(arguments) == 1:
-            return float(arguments[0])
-        if node.func.id == "set" and not arguments:
-            return set()
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = _value(node.operand)
-        return -value if isinstance(value, (int, float, complex)) else math.nan
-    if isinstance(node, ast.List):
-        return [_value(one) for one in node.elts]
-    if isinstance(node, ast.Tuple):
-        return tuple(_value(one) for one in node.elts)
-    if isinstance(node, ast.Set):
-        return {_value(one) for one in node.elts}
-    if isinstance(node, ast.Dict):
-        return {_value(key): _value(one) for key, one in zip(node.keys, node.values, strict=True) if key is not None}
-    return ast.literal_eval(node)
+    return ast.literal_eval(_Floats().visit(node))

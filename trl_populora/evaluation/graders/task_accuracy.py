@@ -47,10 +47,10 @@ class TaskAccuracy(Grader):
         return [self._grade(*one) for one in zip(tasks, completions, verdicts, strict=True)]
 
     def _grade(self, task: Task, completion: str, verdict: Verdict) -> Grade:
+        if verdict.refused:
+            return Grade("refused", detail=f"{verdict.refusal.reason}: {verdict.refusal.detail}".rstrip(": "))
         read = self._types[task.type].parse_answer(task, completion)
         answer = str(read.value) if isinstance(read, Answer) else ""
         if verdict.spared:
             return Grade("spared", answer)
-        if verdict.refusal is not None:
-            return Grade("refused", detail=f"{verdict.refusal.reason}: {verdict.refusal.detail}".rstrip(": "))
         return Grade("solved" if verdict.solved else "wrong", answer)

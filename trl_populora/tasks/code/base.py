@@ -143,10 +143,7 @@ class CodeType(TaskType):
 
     def read_block(self, completion: str, label: str, limit: int) -> str | Refusal:
         """The last block with this label of an answer, if it has at most `limit` bytes."""
-        blocks = completion_fences(completion)
-        if blocks is None:
-            return Refusal("too_large", "the completion")
-        text, kind = last_body(blocks, label), "program" if label == "python" else label
+        text, kind = last_body(completion_fences(completion), label), "program" if label == "python" else label
         if not text:
             return Refusal(f"no_{kind}", f"no ```{label} block, or an empty one")
         if num_bytes(text) > limit:

@@ -90,8 +90,6 @@ class CodeF(CodeType):
     def parse_proposal(self, completion: str, references: Sequence[Task]) -> Draft | Refusal:
         program = _shown_program(references)
         blocks = completion_fences(completion)
-        if blocks is None:
-            return Refusal("too_large", "the completion")
         texts = [block.body for block in blocks if block.label == "input"][-self.num_inputs :]
         if len(texts) < self.num_inputs:
             return Refusal("too_few_inputs", f"{len(texts)} input blocks, {self.num_inputs} are needed")

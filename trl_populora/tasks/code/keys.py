@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import ast
 import builtins
-import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from trl_populora.tasks.code.hygiene import parse
 from trl_populora.tasks.code.scopes import COMPREHENSIONS, FUNCTIONS, binds, own_nodes
 from trl_populora.tasks.code.source import HOSTILE, drop_text, flatten
-from trl_populora.tasks.task import Refusal
+from trl_populora.tasks.task import Refusal, digest
 
 
 _VARIABLES = frozenset(
@@ -65,8 +63,7 @@ def task_key(type: str, program: str, inputs: Iterable[str]) -> str:
     Returns:
         `str`: 32 hexadecimal digits.
     """
-    content = json.dumps([type, _shape(program), sorted(set(inputs))])
-    return hashlib.sha256(content.encode("ascii")).hexdigest()[:32]
+    return digest([type, _shape(program), sorted(set(inputs))], 32)
 
 
 def pair_key(program: str, given: str) -> str:
@@ -95,7 +92,7 @@ def _shape(program: str) -> str:
         shape: object = tuple(flatten(tree, _VARIABLES, _renamable(tree, ignored), ignored))
     except HOSTILE:
         shape = "no program", program
-    return hashlib.sha256(json.dumps(shape).encode("ascii")).hexdigest()
+    return digest(shape, 64)
 
 
 def _ignored(tree: ast.Module) -> set[tuple[int, str]]:

@@ -60,8 +60,6 @@ class ProgramInput(CodeType):
 
     def parse_proposal(self, completion: str, references: Sequence[Task]) -> Draft | Refusal:
         blocks = completion_fences(completion)
-        if blocks is None:
-            return Refusal("too_large", "the completion")
         source, text = last_body(blocks, "python"), last_body(blocks, "input")
         if not source:
             return Refusal("no_program", "no ```python block")

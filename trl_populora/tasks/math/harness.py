@@ -25,8 +25,8 @@ from sympy.logic.boolalg import And
 _HUNDREDTH = UnevaluatedExpr(Rational(1, 100))
 _MOST_EXPONENT = 30  # of a power of ten
 _FORMS = (
-    r"\frac{1}{2} ~ \frac12 ~ 1/2 ~ 0.5 ~ 50\% ~ 12.5\% ~ x=3 ~ 1+2=3 ~ 1\frac{1}{2} ~ 1.2\times10^3 ~ 10^6 ~ 1,000 ~ -2"
-    r" ~ 3\text{ cm}^2 ~ 3 km ~ \{3\} ~ (3) ~ 5 or 6 ~ \pm3 ~ \sqrt{3} ~ \pi ~ 3x ~ x<3 ~ 3^{\circ} ~ \mathbf{3}"
+    r"\frac{1}{2} ~ \frac12 ~ 1/2 ~ 0.5 ~ 50\% ~ 12.5\% ~ x=3 ~ 1+2=3 ~ 1\frac{1}{2} ~ 1.2\times10^3 ~ 10^6 ~ 1,000"
+    r" ~ -2 ~ 3\text{ cm}^2 ~ 3 km ~ \{3\} ~ (3) ~ 5 or 6 ~ \pm3 ~ \sqrt{3} ~ \pi ~ 3x ~ x<3 ~ 3^{\circ} ~ \mathbf{3}"
     r" ~ \text{three} ~ [1, 2) ~ 2.5 ~ \approx 3 ~ abc ~ \infty ~ 3! ~ \frac ~ |3|"
 )
 

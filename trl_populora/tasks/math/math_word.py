@@ -8,8 +8,6 @@ decimal number. Any other form goes to math-verify, in the sandbox (`harness.py`
 from __future__ import annotations
 
 import ast
-import hashlib
-import json
 import math
 import random
 import re
@@ -40,7 +38,6 @@ from trl_populora.tasks.math.families import FAMILIES, wording
 from trl_populora.tasks.math.quantities import REASONS as QUANTITIES
 from trl_populora.tasks.math.quantities import check_numbers, gives_away, stated
 from trl_populora.tasks.parsing import (
-    MAX_COMPLETION,
     completion_fences,
     fence,
     final_text,
@@ -48,7 +45,7 @@ from trl_populora.tasks.parsing import (
     num_bytes,
     reserved_in,
 )
-from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task
+from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task, digest
 from trl_populora.tasks.wording import MARKS_RULE, REASONING_NOTE, paragraphs, user
 
 
@@ -184,8 +181,6 @@ class MathWord(TaskType):
 
     def parse_proposal(self, completion: str, references: Sequence[Task]) -> Draft | Refusal:
         blocks = completion_fences(completion)
-        if blocks is None:
-            return Refusal("too_large", "the completion")
         problem, program = last_body(blocks, "problem"), last_body(blocks, "python")
         if not problem:
             return Refusal("no_problem", "no ```problem block, or an empty one")
@@ -252,8 +247,6 @@ class MathWord(TaskType):
         )
 
     def parse_answer(self, task: Task, completion: str) -> Answer | Refusal:
-        if len(completion) > MAX_COMPLETION:
-            return Refusal("too_large", "the completion")
         text = last_box(final_text(completion))
         if not text:
             return Refusal("no_box", "no \\boxed{...}, or an empty one")
@@ -291,11 +284,11 @@ class MathWord(TaskType):
 
     def key(self, payload: Any) -> str:
         """A hash of the problem's words and numbers without case and layout, because one problem has one answer."""
-        return _hash([self.id, *(one.strip() for one in _KEPT.findall(payload.problem.casefold()))])
+        return digest([self.id, *(one.strip() for one in _KEPT.findall(payload.problem.casefold()))], 32)
 
     def question_keys(self, payload: WordProblem) -> Collection[str]:
         """Its own, and one that it shares with problems about other names and things: their answer is the same."""
-        return (self.key(payload), _hash(["wording", wording(payload.problem)]))
+        return (self.key(payload), digest(["wording", wording(payload.problem)], 32))
 
     def shown_keys(self, payload: WordProblem) -> Collection[str]:
         return self.question_keys(payload)
@@ -320,10 +313,6 @@ class MathWord(TaskType):
 def _is_unseen(sign: str) -> bool:
     """Whether a sign is neither printable nor a space: a control sign, one of direction or without width."""
     return not (sign.isprintable() or sign in "\n\t" or unicodedata.category(sign) == "Zs")
-
-
-def _hash(content: list) -> str:
-    return hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()[:32]
 
 
 def _between(value: float, low: float, high: float) -> float:

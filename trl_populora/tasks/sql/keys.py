@@ -5,12 +5,11 @@ Names, layout, case, comments, the order of tables and the order of rows do not 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 
 from trl_populora.tasks.sql.query import Token, normal_tokens, number_names, read_query
 from trl_populora.tasks.sql.tables import Table, sorted_rows
+from trl_populora.tasks.task import digest
 
 
 def task_key(tables: Sequence[Table], query: str) -> str:
@@ -34,5 +33,4 @@ def task_key(tables: Sequence[Table], query: str) -> str:
         ]
         for table in tables
     ]
-    content = json.dumps([normal_tokens(tokens, names), known])
-    return hashlib.sha256(content.encode("ascii")).hexdigest()[:32]
+    return digest([normal_tokens(tokens, names), known], 32)

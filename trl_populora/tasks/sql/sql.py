@@ -126,8 +126,6 @@ class Sql(TaskType):
 
     def parse_proposal(self, completion: str, references: Sequence[Task]) -> Draft | Refusal:
         blocks = completion_fences(completion)
-        if blocks is None:
-            return Refusal("too_large", "the completion")
         texts = {"tables": last_body(blocks, "tables"), "query": last_body(blocks, "query")}
         for name, text in texts.items():
             if not text:
@@ -210,10 +208,7 @@ class Sql(TaskType):
         return solve_prompt(self, task)
 
     def parse_answer(self, task: Task, completion: str) -> Answer | Refusal:
-        blocks = completion_fences(completion)
-        if blocks is None:
-            return Refusal("too_large", "the completion")
-        text = last_body(blocks, "result")
+        text = last_body(completion_fences(completion), "result")
         if not text:
             return Refusal("no_answer", "no ```result block, or an empty one")
         return Answer(tuple(split_row(line) for line in text.split("\n") if line.strip()))
