@@ -291,7 +291,7 @@ class _Phase:
         with source.sampler.decoding(temperature=0.0, max_completion_length=exam.max_completion_length):
             rows = self.args.generation_rows
             answers = collect_answers(exam, self.students, source.sampler, base=False, rows_per_call=rows)
-        result = ExamResult(exam, grade(exam, answers, exam.grader(self.trainer.probes.examiner.run)))
+        result = ExamResult(exam, grade(exam, answers, exam.make_grader(self.trainer.probes.examiner.run)))
         return np.stack([result.scores(name)[:, 0] for name in self.students])
 
     def close(self) -> None:

@@ -342,27 +342,23 @@ def finish(
     exams: Sequence[Exam] = (),
 ) -> int:
     """After the adapters are saved: takes final exams, writes plots, summary and card, and pushes. Returns 1 if
-    something could not be written or pushed."""
+    an exam failed, or something could not be written or pushed."""
     from .hub import HubError
 
-    problem = None
-    if exams:
-        try:
-            take_final_exams(exams, args, trainer)
-        except Exception as error:  # the run itself is over and saved
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            view.note(f"The final exams ended early ({told}). To continue them: {exams_command(run, args)}.")
+    problems = []
+    if exams and (left := take_final_exams(exams, args, trainer)):
+        problems.append(f"these final exams failed: {', '.join(left)}. To repeat all: {exams_command(run, args)}")
     try:
         write_results(run, args, trainer, view)
         if args.push_to_hub and (address := trainer.push_to_hub()):
             view.note(f"Pushed: {address}")
     except HubError as error:
-        problem = f"training has ended and is saved, but the push failed: {error}"
+        problems.append(f"the push failed: {error}")
     except OSError as error:
-        problem = f"not all results could be written: {error}. {told_after_training(run, args, trainer)}"
+        problems.append(f"not all results could be written: {error}. {told_after_training(run, args, trainer)}")
     trainer.close()
     trainer.accelerator.end_training()
-    return 0 if problem is None else print_error(problem, FAILURE)
+    return print_error(f"training has ended and is saved, but {'; '.join(problems)}", FAILURE) if problems else 0
 
 
 def write_results(
@@ -416,12 +412,12 @@ def exams_command(run: RunArguments, args: PopulationSelfPlayConfig) -> str:
 
 def take_final_exams(
     exams: Sequence[Exam], args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer
-) -> None:
+) -> list[str]:
     """Evaluates the members that solve tasks, and the base, with greedy decoding and the run's own sampler.
 
-    The results go to the run's folder, and from there into its card.
+    The results go to the run's folder, and from there into its card. Returns the names of exams that failed.
     """
-    from .evaluation.evaluating import Decoding, GradingError, base_fingerprint, take_exam
+    from .evaluation.evaluating import Decoding, base_fingerprint, take_exam
     from .evaluation.records import save_evaluation
     from .generation import TransformersSampler
     from .reporting.evaluation_view import EvaluationView
@@ -433,7 +429,7 @@ def take_final_exams(
     weights = {name: adapter_fingerprint(folder, name) for name in members} | {BASE: base_fingerprint(sampler)}
     identity = {"weights": weights, "versions": versions(), "dtype": str(population.base_model.dtype)}
     rows = args.generation_rows if isinstance(sampler, TransformersSampler) else 4 * args.completions_per_round
-    place, runs = os.path.join(folder, EVALUATION_FOLDER), []
+    place, runs, failed = os.path.join(folder, EVALUATION_FOLDER), [], []
     sampler.sync()
     with EvaluationView() as view:
         view.watch(sampler.progress)
@@ -452,11 +448,13 @@ def take_final_exams(
                         on_progress=view.progress,
                     )
                 )
-            except GradingError as error:
-                view.note(str(error))
+            except Exception as error:  # the run itself is over and saved, and other exams may go well
+                view.note(f"{exam.name}: " + " ".join(f"{type(error).__name__}: {error}".split()))
+                failed.append(exam.name)
         about = {"runs": {"": folder}, "base": trainer.base_model_name, "template": sampler.template} | identity
         if runs:
             view.tables(save_evaluation(place, runs, {"": members}, about))
+    return failed
 
 
 if __name__ == "__main__":

@@ -107,6 +107,19 @@ def test_the_average_of_the_students_is_one_adapter(run_folder, data, tmp_path):
     assert written[0] == written[1] and written[0]
 
 
+def test_two_exams_do_not_write_one_file(run_folder, data, capsys):
+    assert evaluate(run_folder, "--exams", f"{LETTERS}[:2]", "tests.evaluation.letters:twin", "--data", data) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "the exams 'letters[:2]' and 'letters_2' would both write letters_2.parquet" in told
+
+
+def test_the_average_is_no_member_of_a_mean(run_folder, data, tmp_path):
+    options = ["--exams", f"{LETTERS}[:2]", "--data", data, "--no-base", "--output", str(tmp_path / "out")]
+    assert evaluate(run_folder, "--members", "teacher_0", "--average", *options) == 0
+    (taken,) = read(tmp_path / "out")["exams"]
+    assert list(taken["scores"]) == ["teacher_0", "average"] and not taken["summaries"]
+
+
 @pytest.mark.slow
 def test_servers_answer_as_the_model_itself(run_folder, tiny_model, data, tmp_path, capsys, monkeypatch):
     """Members, their average and the base, on two servers; once those are gone, an error says so."""
@@ -260,6 +273,9 @@ def test_exams_of_other_types_or_styles_are_not_compared(run_folder, tmp_path, c
             ["--exams", "held_out[:2]", "held_out", "--limit", "2"],
             "with limit=2: these names give only the exams .*held_out.*each exam once",
         ),
+        (["--exams", "tests.evaluation.letters:no_grader"], "'ungraded': its grader .* must be a Grader class"),
+        (["--exams", "tests.evaluation.letters:held_out"], "calls itself 'held_out', as an exam of this package"),
+        (["--exams", "tests.evaluation.letters:raises"], r"letters:raises\(\) failed \(KeyError: 'data'\)"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_loaded(run_folder, monkeypatch, capsys, options, words):
@@ -436,6 +452,15 @@ def test_a_run_ends_with_exams(tmp_path, tiny_model, capsys, data):
     other = read(tmp_path / "again")
     assert other["weights"] == record["weights"] and other["metrics"] == record["metrics"]
     assert [one["version"] for one in other["exams"]] == [one["version"] for one in record["exams"]]
+
+
+def test_a_final_exam_that_fails_costs_no_other(tmp_path, tiny_model, capsys, data, monkeypatch):
+    monkeypatch.setattr(letters.Count, "judge", lambda *_: 1 / 0)
+    exams = {"final_exams": [LETTERS, "held_out"], "final_exams_limit": 2, "probe_kwargs": {"data": data}}
+    assert train.main(write_recipe(tmp_path, tiny_model, max_steps=1, plots=False, **exams)) == 1
+    assert [exam["exam"] for exam in read(tmp_path / "run" / "evaluation")["exams"]] == ["held_out[:2]"]
+    told = " ".join(capsys.readouterr().err.split())
+    assert "training has ended and is saved, but these final exams failed: letters[:2]. To repeat all: " in told
 
 
 def test_final_exams_are_checked_before_training(tmp_path, tiny_model, capsys):

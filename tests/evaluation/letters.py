@@ -3,7 +3,7 @@
 import json
 import time
 
-from trl_populora.evaluation import Question
+from trl_populora.evaluation import Exam, Question
 from trl_populora.evaluation.benchmarks import Benchmark, chat
 from trl_populora.evaluation.grading import Grade, Grader
 
@@ -45,6 +45,23 @@ def _benchmark(name, grader, **changes):
     settings = {"columns": ("word", "kind"), "question": _question, "grader": grader, "max_completion_length": 6}
     gold = {"gold": lambda record: str(len(record["word"]))}
     return Benchmark(id=name, title=name, file="letters.jsonl", hub="me/letters", **settings | gold | changes)
+
+
+def twin():
+    """An exam of a user's, named as a part of another."""
+    return Exam("letters_2", (Question("0", chat("How long is sun?"), "3"),), Count)
+
+
+def held_out():
+    return Exam("held_out", twin().questions, Count)
+
+
+def no_grader():
+    return Exam("ungraded", twin().questions, Count())
+
+
+def raises():
+    raise KeyError("data")
 
 
 LETTERS = _benchmark("letters", Count)

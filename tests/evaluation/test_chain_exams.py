@@ -27,6 +27,7 @@ from recipes.chains.trial import compare, practise
 from tests.tiny import tiny_tokenizer
 from trl_populora.evaluation import Exam, Question, make_exam
 from trl_populora.evaluation.answering import Sample
+from trl_populora.evaluation.benchmarks import chat
 from trl_populora.evaluation.grading import Grade
 from trl_populora.evaluation.results import ExamResult
 from trl_populora.self_play.sampling import Completion
@@ -167,7 +168,7 @@ def test_what_is_no_exam_is_refused():
 
 def test_a_trial_compares_by_depth():
     groups = ["depth_01", "depth_01", "depth_02", "depth_02"]
-    exam = Exam("e", tuple(Question(str(i), [], "", group) for i, group in enumerate(groups)), grader=None)
+    exam = Exam("e", tuple(Question(str(i), chat("?"), "", group) for i, group in enumerate(groups)), grader=None)
 
     def result(scores):
         rows = [(player, i, bool(one)) for player, own in scores.items() for i, one in enumerate(own)]

@@ -81,7 +81,7 @@ def test_bad_files_are_refused_by_name(name, tmp_path):
         benchmark(name).exam(data)
     path = tmp_path / benchmark(name).file
     path.write_text(json.dumps(RECORDS[name]) + '\n{"question": "Wh', encoding="utf-8")
-    with pytest.raises(ValueError, match=f"{name}: .* is not JSON lines"):
+    with pytest.raises(ValueError, match=f"{name}: .*, line 2, is not JSON "):
         benchmark(name).exam(data)
 
 

@@ -13,12 +13,12 @@ from tests import tiny
 from tests.evaluation import letters
 from trl_populora.evaluation import Exam, Question
 from trl_populora.evaluation.answering import Sample, collect_answers
+from trl_populora.evaluation.answers import AnswerFile
 from trl_populora.evaluation.evaluating import (
     Decoding,
     GradingError,
     base_fingerprint,
     check_length,
-    file_stem,
     merged,
     take_exam,
 )
@@ -247,13 +247,35 @@ def test_what_is_no_grade_is_told():
     [
         ({"id": 3}, "the id of a question must be a str, got 3"),
         ({"reference": {"a": 1}}, "the reference of a question must be a str"),
-        ({"prompt": "What is 1 + 1?"}, "the prompt of a question must be a list of chat messages, got 'What is"),
+        ({"prompt": "What is 1 + 1?"}, "the prompt of question 'a' must be a list of chat messages"),
         ({"prompt": [{"role": "user"}]}, "must be a list of chat messages"),
+        ({"prompt": []}, "must be a list of chat messages"),
+        ({"prompt": [{"role": "user", "content": None}]}, "must be a list of chat messages"),
+        ({"prompt": [{"role": "user", "content": [{"type": "text", "text": "b"}]}]}, "role and content are texts"),
+        ({"prompt": [{"role": "user", "content": "\ud800"}]}, "question 'a' has a text that is not Unicode"),
     ],
 )
 def test_what_is_no_question_is_told(changes, said):
-    with pytest.raises(TypeError, match=re.escape(said)):
+    with pytest.raises((TypeError, ValueError), match=re.escape(said)):
         Question(**({"id": "a", "prompt": [{"role": "user", "content": "b"}], "reference": "c"} | changes))
+
+
+@pytest.mark.parametrize("grader", [letters.Count(), lambda run: "a grader", lambda: letters.Count()])
+def test_what_is_no_grader_is_told_before_anybody_is_asked(exam, sampler, tmp_path, grader):
+    exam = Exam("letters", exam.questions, grader)
+    with pytest.raises(ValueError, match="exam 'letters': its grader .* must be a Grader class, or a function"):
+        take(exam, sampler, tmp_path / "out")
+    assert not sampler.calls and not (tmp_path / "out").exists()
+
+
+def test_one_process_at_a_time_adds_answers(exam, sampler, tmp_path):
+    file = AnswerFile(str(tmp_path), "letters", {"exam": "letters"})
+    with pytest.raises(ValueError, match="another evaluation is writing .*letters-"):
+        AnswerFile(str(tmp_path), "letters", {"exam": "letters"})
+    file.add([Sample("student_0", 0, 0, "7", 1, 1, None)], 0.5)
+    file.release()
+    again = AnswerFile(str(tmp_path), "letters", {"exam": "letters"})
+    assert [one.text for one in again.answered] == ["7"]
 
 
 def test_a_grader_that_always_fails_loses_no_answers(sampler, tmp_path):
@@ -347,7 +369,7 @@ def test_teams_are_told_apart_and_compared(exam, sampler, tmp_path):
     [("gsm8k", "gsm8k"), ("gsm8k[:50]", "gsm8k_50"), ("tasks:runs/a b", "tasks_runs_a_b-"), ("../x", "x-")],
 )
 def test_names_of_exams_become_names_of_files(exam, name, stem):
-    found = file_stem(Exam(name, exam.questions, exam.grader))
+    found = Exam(name, exam.questions, exam.grader).file_stem
     assert found == stem or (stem.endswith("-") and found.startswith(stem) and len(found) == len(stem) + 6)
 
 

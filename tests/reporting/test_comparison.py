@@ -130,9 +130,12 @@ def test_exams_along_a_run_stand_by_the_newest_that_all_have():
 
 def test_final_exams_have_mean_best_and_weakest():
     team = PlayedRun("a", {}, [make_round(0)], evaluation={"exams": [exam(0.5, student_0=0.4, student_1=0.6)]})
-    alone = PlayedRun("b", {}, [make_round(0)], evaluation={"exams": [exam(0.5, student_0=0.4) | {"summaries": {}}]})
+    taken = {"exams": [exam(0.5, student_0=0.4) | {"summaries": {}}]}
+    single = [replace(make_round(0), members=[one for one in make_round(0).members if one.name != "student_1"])]
+    alone = PlayedRun("b", {}, single, evaluation=taken)
     assert team.exams == {"e": {"mean": 0.5, "base": 0.1}}
     assert alone.exams == {"e": {"mean": 0.4, "weakest": 0.4, "best": 0.4, "average": 0.4, "base": 0.1}}
+    assert PlayedRun("c", {}, [make_round(0)], evaluation=taken).exams == {}  # one of two students took it
 
 
 def test_compute_is_summed_over_rounds_and_averaged_over_seeds():
@@ -206,7 +209,7 @@ def test_a_run_is_read_from_its_folder(tmp_path):
     write_json(tmp_path / "run.json", {"model": "tiny", "settings": {"seed": 7}})
     probe = {"step": 0, "round": 0, "exams": {"e": {"mean": 0.5, "players": {}}}, "founders": None, "seconds": 1.0}
     write_lines(tmp_path / "probes.jsonl", [probe])
-    write_json(tmp_path / "evaluation" / "evaluation.json", {"exams": [exam(0.5, student_0=0.5)]})
+    write_json(tmp_path / "evaluation" / "evaluation.json", {"exams": [exam(0.5, student_0=0.5, student_1=0.5)]})
     run = read_run(str(tmp_path))
     assert (run.seed, run.rounds, run.exams["e"]["mean"]) == (7, 3, 0.5)
     assert run.curves["exam/e/mean"] == {0: 0.5} and run.curves["tokens/learned"] == {1: 2800, 2: 2800, 3: 2800}

@@ -76,6 +76,14 @@ def test_samples_show_pass_at_k():
     assert "4 samples at temperature 0.6" in next(remarks(one))
 
 
+def test_a_group_that_is_named_as_a_column_does_not_take_its_place():
+    one = exam() | {"groups": ["read", "b"]}
+    for own in one["scores"].values():
+        own["groups"] = {"read": 0.123, "b": 0.2}
+    lines = shown(scores_table(one, plain=True), 160)
+    assert "group read" in lines[0] and "90.0%" in lines[1] and "12.3%" in lines[1]
+
+
 def test_remarks_say_what_was_used_what_took_long_and_what_has_no_grade():
     text = "\n".join(remarks(exam()))
     assert "50 questions (version 0123456789ab), greedy, at most 512 tokens an answer." in text

@@ -116,15 +116,19 @@ def run(options: argparse.Namespace) -> int:
     from ..generation.engines import EngineError
     from ..reporting.evaluation_view import EvaluationView
     from ..reporting.model_card import versions
-    from ..run_files.files import check_writable
+    from ..run_files.files import check_writable, gone_if_unused
     from .opening import make_executor
 
     asked = [(exam, read_decoding(options, runs, exam)) for exam in exams]
-    check_writable(output, option="--output")
     about: dict[str, Any] = {"runs": {name: one.folder for name, (one, _) in teams.items()}, "base": runs[0].base}
     weights, taken = {}, {}
     kept = f"The answers so far are in {output}; the same command continues from there."
-    with EvaluationView() as view, make_executor(runs[0], accept_unsafe=options.accept_unsafe) as executor:
+    with (
+        gone_if_unused(output, lambda: os.path.isdir(output) and bool(os.listdir(output))),
+        EvaluationView() as view,
+        make_executor(runs[0], accept_unsafe=options.accept_unsafe) as executor,
+    ):
+        check_writable(output, option="--output")
         view.note(opening(teams, exams, None if options.no_base else runs[0].base))
         for told in warned(options, runs, exams):
             view.note(told)
@@ -184,9 +188,11 @@ def take_exams(
     Raises:
         Stopped: If the answers cannot be written, as on a full disk.
     """
-    from ..evaluation.evaluating import GradingError, take_exam
+    from ..evaluation.evaluating import GradingError, check_length, take_exam
     from ..progress import watched_jobs
 
+    for exam, decoding in asked:
+        check_length(exam, sampler, max_completion_length=decoding.max_completion_length)
     view.watch(sampler.progress)
     jobs, taken = watched_jobs(executor, sampler.progress), {}
     for exam, decoding in asked:
@@ -234,7 +240,7 @@ def unused_families(exam: Exam, runs: Sequence[Run]) -> str | None:
     from .opening import make_task_types
 
     chosen = [(run, families) for run in runs if (families := run.setting("seed_families", None))]
-    if exam.name.partition("[")[0] not in LEVELS or not chosen:
+    if not exam.of_tasks or exam.name.partition("[")[0] not in LEVELS or not chosen:
         return None
     tasks = [json.loads(question.reference) for question in exam.questions]
     used = [families_of(make_task_types(run), families) for run, families in chosen]
@@ -319,7 +325,8 @@ def compared(teams: Mapping[str, tuple[Run, list[str]]]) -> dict[str, list[str]]
     """Players of each run for mean, best and weakest: its students, or all evaluated members if it has none."""
     named = {}
     for label, (_, members) in teams.items():
-        own = [name for name in members if name != AVERAGE and not name.startswith("teacher")] or members
+        own = [name for name in members if name != AVERAGE and not name.startswith("teacher")]
+        own = own or [name for name in members if name != AVERAGE]
         if own:
             named[label if len(teams) > 1 else ""] = [player(teams, label, name) for name in own]
     return named

@@ -5,7 +5,6 @@ A *team* is a population, or only the base. `populora evaluate` and the final ex
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -140,9 +139,11 @@ def take_exam(
         on_progress (`Callable`, *optional*): Called with the number of existing answers and of all answers.
 
     Raises:
+        ValueError: If the grader cannot be made, or another process takes this exam in this folder; no answer is
+            sampled then.
         GradingError: If the grader fails on every answer. The answers stay in their file.
     """
-    decoding = decoding.for_exam(exam, sampler)
+    decoding, grader = decoding.for_exam(exam, sampler), exam.make_grader(run)
     header = {
         "exam": exam.name,
         "prompts": exam.prompts,
@@ -152,7 +153,7 @@ def take_exam(
         **({"chat_template_kwargs": sampler.chat_template_kwargs} if sampler.chat_template_kwargs else {}),
         **(identity or {}),
     }
-    file = AnswerFile(folder, file_stem(exam), header)
+    file = AnswerFile(folder, exam.file_stem, header)
     total = len(header["players"]) * len(exam.questions) * decoding.samples
     done, clock = len(file.answered), time.monotonic()
     tell, progress = on_progress or (lambda done, total: None), sampler.progress
@@ -167,25 +168,28 @@ def take_exam(
         progress.reach(done)
         tell(done, total)
 
-    with sampler.decoding(temperature=decoding.temperature, max_completion_length=decoding.max_completion_length):
-        answers = collect_answers(
-            exam,
-            members,
-            sampler,
-            base=base,
-            samples=decoding.samples,
-            seed=decoding.seed,
-            rows_per_call=decoding.rows_per_call,
-            answered=file.answered,
-            on_answers=keep,
-        )
+    try:
+        with sampler.decoding(temperature=decoding.temperature, max_completion_length=decoding.max_completion_length):
+            answers = collect_answers(
+                exam,
+                members,
+                sampler,
+                base=base,
+                samples=decoding.samples,
+                seed=decoding.seed,
+                rows_per_call=decoding.rows_per_call,
+                answered=file.answered,
+                on_answers=keep,
+            )
+    finally:
+        file.release()
     started = time.monotonic()
     progress.begin(f"{exam.name}, grading")
-    graded = grade(exam, answers, exam.grader(run))
+    graded = grade(exam, answers, grader)
     if all(one.grade.broke_the_grader for one in graded):
         raise GradingError(
             f"{exam.name}: {graded[0].grade.detail}, on every answer. The answers are kept in {file.path}; correct "
-            f"the grader and run the same command to grade them."
+            f"the grader or its data, and run the same command to grade them."
         )
     return ExamRun(ExamResult(exam, graded), decoding, file.seconds, time.monotonic() - started, (file,))
 
@@ -210,13 +214,6 @@ def merged(runs: Mapping[str, ExamRun], *, named: bool) -> ExamRun:
         sum(run.grading for run in runs.values()),
         tuple(file for run in runs.values() for file in run.files),
     )
-
-
-def file_stem(exam: Exam) -> str:
-    """The exam's name as a file name: `"gsm8k[:50]"` -> `"gsm8k_50"`; otherwise changed ones get a hash."""
-    plain = re.sub(r"\[:(\d+)\]$", r"_\1", exam.name)
-    stem = re.sub(r"[^\w.-]+", "_", plain).strip("_.")
-    return stem if stem == plain else f"{stem[-60:]}-{sha256(exam.name.encode()).hexdigest()[:6]}"
 
 
 def base_fingerprint(sampler: Sampler) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
+from ..extras import MissingPackageError
 from ..self_play.sampling import Message
 from ..tasks import Run
 from ..tasks.task import digest
@@ -31,7 +33,8 @@ class Question:
         group (`str`, *optional*): Type, subject or level, for the breakdown of scores.
 
     Raises:
-        TypeError: If one is something else.
+        TypeError: If one is something else, or the content of a message is no text.
+        ValueError: If a text holds half of a surrogate pair, which no tokenizer takes.
     """
 
     id: str
@@ -43,9 +46,20 @@ class Question:
         for name in ("id", "reference", "group"):
             if not isinstance(getattr(self, name), str):
                 raise TypeError(f"the {name} of a question must be a str, got {getattr(self, name)!r:.100}")
-        messages = self.prompt if isinstance(self.prompt, list) else [None]
-        if not all(isinstance(one, dict) and {"role", "content"} <= one.keys() for one in messages):
-            raise TypeError(f"the prompt of a question must be a list of chat messages, got {self.prompt!r:.100}")
+        messages = self.prompt if isinstance(self.prompt, list) else []
+        texts: list[Any] = [one.get(key) for one in messages for key in ("role", "content") if isinstance(one, dict)]
+        if len(texts) != 2 * len(messages) or not texts or not all(isinstance(text, str) for text in texts):
+            raise TypeError(
+                f"the prompt of question {self.id!r} must be a list of chat messages whose role and content are "
+                f"texts, got {self.prompt!r:.100}"
+            )
+        for text in (self.id, self.reference, self.group, *texts):
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise ValueError(
+                    f"question {self.id!r} has a text that is not Unicode ({error.reason}): {text!r:.100}"
+                ) from None
 
 
 @dataclass(frozen=True)
@@ -67,7 +81,7 @@ class Exam:
             references. Then a run can keep them out of what it learns from.
 
     Raises:
-        ValueError: If there is no question, or two share an id.
+        ValueError: If it has no name or no question, or two questions share an id.
     """
 
     name: str
@@ -81,6 +95,8 @@ class Exam:
 
     def __post_init__(self) -> None:
         ids = [question.id for question in self.questions]
+        if not isinstance(self.name, str) or not self.name:
+            raise ValueError(f"an exam needs a name, got {self.name!r}.")
         if not ids:
             raise ValueError(f"the exam {self.name!r} has no questions.")
         if len(set(ids)) < len(ids):
@@ -97,6 +113,39 @@ class Exam:
     def prompts(self) -> str:
         """Hash of ids and prompts only. Answers depend on these, and not on the grading."""
         return digest([[one.id, one.prompt] for one in self.questions], 12)
+
+    @property
+    def file_stem(self) -> str:
+        """The name as a file name: `"gsm8k[:50]"` -> `"gsm8k_50"`; otherwise changed ones get a hash."""
+        plain = re.sub(r"\[:(\d+)\]$", r"_\1", self.name)
+        stem = re.sub(r"[^\w.-]+", "_", plain).strip("_.")
+        return stem if stem == plain else f"{stem[-60:]}-{sha256(self.name.encode()).hexdigest()[:6]}"
+
+    def make_grader(self, run: Run | None) -> Grader:
+        """The grader.
+
+        Args:
+            run (`Run`, *optional*): Runs programs in the sandbox; see [`Grader`].
+
+        Raises:
+            ValueError: If it cannot be made; a [`MissingPackageError`] if a package is missing.
+        """
+        from .grading import Grader
+
+        try:
+            grader = self.grader(run)
+        except MissingPackageError:
+            raise
+        except Exception as error:  # a user's function
+            fault = f"{type(error).__name__}: {error}"
+        else:
+            if isinstance(grader, Grader):
+                return grader
+            fault = f"it gave {grader!r:.100}"
+        raise ValueError(
+            f"exam {self.name!r}: its grader {self.grader!r:.100} must be a Grader class, or a function of `run` that "
+            f"makes a Grader ({fault})."
+        )
 
     def first(self, count: int) -> Exam:
         """The first `count` questions as a separate exam, `"name[:count]"`; the exam itself if it has no more."""

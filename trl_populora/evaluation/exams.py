@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -45,6 +45,13 @@ def make_exams(
         raise ValueError(
             f"{list(names)}{limited}: these names give only the exams {list(different)}. Name each exam once."
         )
+    files: dict[str, str] = {}
+    for exam in exams:
+        if (other := files.setdefault(exam.file_stem, exam.name)) != exam.name:
+            raise ValueError(
+                f"the exams {other!r} and {exam.name!r} would both write {exam.file_stem}.parquet: name one of them "
+                "otherwise."
+            )
     return exams
 
 
@@ -77,14 +84,13 @@ def needs_task_types(name: str) -> bool:
 
 
 def check_grader(name: str) -> None:
-    """Refuse a benchmark of this package whose answers could not be graded here; its data are not read.
+    """Refuse a benchmark whose answers could not be graded here; its data are not read.
 
     Raises:
         ValueError: If its grader needs a package that is not installed, with the command that installs it.
     """
-    whole = _split(name)[0]
-    if whole in BUILT_IN:
-        benchmark(whole).grader(None)
+    if isinstance(found := _made_by(name), Benchmark):
+        found.check_grader()
 
 
 def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = None) -> Exam:
@@ -92,18 +98,37 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
     whole, count = _split(name)
     if needs_task_types(name):
         if not types:
-            raise ValueError(f"exam {name!r} needs task types, and there are none: name some, or choose a benchmark.")
+            raise ValueError(
+                f"exam {name!r} needs task types, and there are none: name some (`populora evaluate`: --types), or "
+                "choose a benchmark."
+            )
         exam = held_out_exam(types, whole) if whole in LEVELS else frozen_exam(whole.removeprefix("tasks:"), types)
     elif (found := _made_by(name)) is not None:
-        exam = found.exam(data) if isinstance(found, Benchmark) else found()
-        if not isinstance(exam, Exam):
-            raise ValueError(f"exam {name!r}: {whole} gives {exam!r}, not a trl_populora.evaluation.Exam.")
+        exam = found.exam(data) if isinstance(found, Benchmark) else _called(name, found)
+        if exam.name.partition("[")[0] in LEVELS:
+            raise ValueError(f"exam {name!r} calls itself {exam.name!r}, as an exam of this package does: rename it.")
+        exam.make_grader(None)
     else:
         raise ValueError(
             f"exam {name!r} is unknown. {suggest(whole, [*LEVELS, *BUILT_IN])} Frozen tasks are named 'tasks:PATH', a "
             "benchmark or exam of yours 'module:Name'; '[:N]' at the end takes the first N questions."
         )
     return exam if count is None else exam.first(count)
+
+
+def _called(name: str, function: Callable[[], Any]) -> Exam:
+    try:
+        exam = function()
+    except MissingPackageError:
+        raise
+    except Exception as error:  # a user's
+        raise ValueError(
+            f"exam {name!r}: {_split(name)[0]}() failed ({type(error).__name__}: {error}). It is called without "
+            "arguments and returns an Exam."
+        ) from error
+    if not isinstance(exam, Exam):
+        raise ValueError(f"exam {name!r}: {_split(name)[0]} gives {exam!r}, not a trl_populora.evaluation.Exam.")
+    return exam
 
 
 def _made_by(name: str) -> Any:

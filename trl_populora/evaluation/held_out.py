@@ -8,6 +8,7 @@ and these settings, even if it does not use the exam. So the exam is unseen by a
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +16,7 @@ from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from ..run_files.files import read_json
+from ..run_files.files import parse_objects, read_json
 from ..run_files.layout import STATE_FILE
 from ..tasks import Run, Task, TaskType, make_task_types
 from ..tasks.registry import known_task_types
@@ -25,6 +26,8 @@ from .exam import Exam, Question
 if TYPE_CHECKING:
     from .grading import Grader
 
+
+logger = logging.getLogger(__name__)
 
 HELD_OUT_SEED = 1_000_003
 PER_TYPE = 64
@@ -178,17 +181,25 @@ def frozen_exam(path: str, types: Mapping[str, TaskType]) -> Exam:
     """
     try:
         if os.path.isdir(path):
-            records = [record for record in _stored(path) if not record["author"].startswith("seed")]
+            records = [record for record in _stored(path) if not str(record.get("author")).startswith("seed")]
         else:
-            with open(path, encoding="utf-8") as file:
-                records = [json.loads(line) for line in file if line.strip()]
-        tasks = [types[record["type"]].read_task(record) for record in records if record["type"] in types]
+            with open(path, "rb") as file:
+                records = parse_objects(file.read(), path)
     except OSError as error:
         raise ValueError(f"the tasks in {path} cannot be read: {error.strerror}.") from None
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} does not hold tasks as JSON lines ({type(error).__name__}: {error}).") from None
+    tasks = []
+    for number, record in enumerate(records, start=1):
+        try:
+            tasks += [types[record["type"]].read_task(record)] if record["type"] in types else []
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"{path}: record {number} is no task ({type(error).__name__}: {error}).") from None
     if not tasks:
         raise ValueError(f"{path} holds no task of the types in play, {list(types)}.")
+    if others := {record["type"] for record in records} - set(types):
+        logger.warning(
+            f"tasks:{path}: {len(records) - len(tasks)} of {len(records)} tasks are left out, because their types are "
+            f"not in play: {', '.join(sorted(others))}."
+        )
     return task_exam(f"tasks:{path}", tasks, types)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..run_files.files import write_json, write_table
 from ..run_files.layout import EVALUATION_FILE, answers_file
 from ..run_files.run import BASE
-from .evaluating import ExamRun, file_stem
+from .evaluating import ExamRun
 from .results import COLUMNS, per_question
 from .statistics import LEVEL, chosen_elsewhere, difference, mean_rates, pass_at_k, share
 
@@ -45,7 +45,7 @@ def save_evaluation(
         `dict`: The record.
     """
     for run in runs:
-        write_table(answers_file(folder, file_stem(run.result.exam)), run.result.rows(), COLUMNS)
+        write_table(answers_file(folder, run.result.exam.file_stem), run.result.rows(), COLUMNS)
     record = make_record(runs, teams, about)
     write_json(os.path.join(folder, EVALUATION_FILE), record)
     for file in chain.from_iterable(run.files for run in runs):

@@ -127,9 +127,11 @@ class PlayedRun:
 
         The best and the weakest are chosen on questions other than those on which they are scored
         ([`chosen_elsewhere`]). `"average"` is the adapter whose update is the mean of theirs, if it was evaluated. A
-        single student is all four.
+        single student is all four. Exams that not all of them took are left out.
         """
-        return {exam["exam"]: _accuracies(exam) for exam in self.evaluation.get("exams", ())}
+        solvers = {member.name for member in self.history[-1].members if member.role != "teacher"}
+        exams = self.evaluation.get("exams", ())
+        return {exam["exam"]: _accuracies(exam) for exam in exams if solvers <= exam["scores"].keys()}
 
 
 def read_run(folder: str) -> PlayedRun:

@@ -112,7 +112,7 @@ def _columns(exam: Mapping[str, Any]) -> dict[str, Callable[[str, Mapping[str, A
     """Heading -> cell of a row, by its name and its part of the record; the most important first."""
     against = {one["of"]: one for one in exam["differences"] if one["to"] == BASE}
     several = str(exam["decoding"]["samples"])
-    columns = {
+    columns: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
         "accuracy": lambda name, one: _percent(one["accuracy"]),
         "95% interval": lambda name, one: _range(one["low"], one["high"]),
         "minus base": lambda name, one: _difference(against.get(name)),
@@ -126,7 +126,10 @@ def _columns(exam: Mapping[str, Any]) -> dict[str, Callable[[str, Mapping[str, A
     if several == "1":
         del columns["pass@1"]
     kinds = exam["groups"] if len(exam["groups"]) > 1 else []
-    return columns | {kind: lambda _, one, kind=kind: _percent(one.get("groups", {}).get(kind)) for kind in kinds}
+    for kind in kinds:
+        heading = f"group {kind}" if kind in columns else kind
+        columns[heading] = lambda name, one, kind=kind: _percent(one.get("groups", {}).get(kind))
+    return columns
 
 
 def remarks(exam: Mapping[str, Any]) -> Iterator[str]:

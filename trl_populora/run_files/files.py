@@ -4,6 +4,7 @@ When a function returns, the file is on disk. Staging folders are an exception: 
 before they are moved out.
 """
 
+import codecs
 import errno
 import fcntl
 import json
@@ -352,6 +353,24 @@ def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[
             raise ValueError(
                 f"{path}, line {number}, cannot be read ({_briefly(error)}). Restore the line or remove it."
             ) from error
+    return records
+
+
+def parse_objects(content: bytes, path: str) -> list[dict[str, Any]]:
+    """The objects in the JSON lines of a file that somebody has written. Blank lines count for nothing.
+
+    Raises:
+        ValueError: With the first line that is no JSON object.
+    """
+    records = []
+    for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), start=1):
+        try:
+            record = json.loads(line) if line.strip() else None
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}, line {number}, is not JSON ({_briefly(error)}).") from None
+        if line.strip() and not isinstance(record, dict):
+            raise ValueError(f"{path}, line {number}, must be a JSON object, got {line.decode()!r:.60}.")
+        records += [record] if record is not None else []
     return records
 
 

@@ -39,7 +39,7 @@ def check_dataset(name: str, dataset: Any) -> None:
         raise ValueError(f"{name} has no column 'prompt', only {sorted(columns)}. Rename the column with the prompts.")
     if "player" in columns:
         raise ValueError(f"{name} has a column 'player', which names the member that answers. Rename it.")
-    if taken := columns & {"prompts", "completions"}:
+    if taken := columns & set(PASSED):
         raise ValueError(
             f"{name} has a column {min(taken)!r}, which is what reward functions get from the run. Rename it."
         )

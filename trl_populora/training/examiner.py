@@ -89,7 +89,7 @@ class Examiner:
             self.sampler.progress.begin(f"probe {exam.name}")
             answers = collect_answers(exam, players, self.draw, base=base, rows_per_call=rows)
         self.sampler.progress.begin(f"probe {exam.name}, grading")
-        return ExamResult(exam, grade(exam, answers, exam.grader(self.run)))
+        return ExamResult(exam, grade(exam, answers, exam.make_grader(self.run)))
 
     def close(self) -> None:
         """Ends the sandbox if the examiner has created it. The next program starts a new one."""

@@ -225,7 +225,7 @@ class Probes:
 
     def _check(self, exam: Exam) -> None:
         """Refuses exams that cannot be given or graded, before a run starts."""
-        exam.grader(self.examiner.run)
+        exam.make_grader(self.examiner.run)
         check_length(exam, self.source.sampler, max_completion_length=self.settings.max_completion_length)
 
 

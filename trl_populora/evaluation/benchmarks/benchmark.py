@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...run_files.files import parse_objects
 from ...tasks import Run
 from ..exam import Exam, Question
 
@@ -67,12 +67,12 @@ class Benchmark:
         """
         rows, source = self._from_folder(data) if data is not None else self._from_hub()
         if not rows:
-            raise ValueError(f"{self.id}: {source} holds no records.")
+            raise ValueError(f"{self.id}: {_place(source)} holds no records.")
         for number, row in enumerate(rows, 1):
             missing = [name for name in self.columns if name not in row]
             if missing:
                 raise ValueError(
-                    f"{self.id}: record {number} of {source.get('file') or source['hub']} has no column "
+                    f"{self.id}: record {number} of {_place(source)} has no column "
                     f"{', '.join(map(repr, missing))}; it needs {list(self.columns)} and has {sorted(row)}."
                 )
         return rows, source
@@ -84,12 +84,19 @@ class Benchmark:
             ValueError: As there, or if a record cannot be made into a question; the message names the record.
         """
         rows, source = self.records(data)
-        questions = tuple(self._question(row, place) for place, row in enumerate(rows))
+        questions = tuple(self._question(row, place, source) for place, row in enumerate(rows))
+        return self._exam(questions, source)
+
+    def check_grader(self) -> None:
+        """Raises `ValueError` if its grader cannot be made here, as without a package; no data are read."""
+        self._exam((Question("", chat(""), ""),), {}).make_grader(None)
+
+    def _exam(self, questions: tuple[Question, ...], source: Mapping[str, str]) -> Exam:
         return Exam(
             self.id, questions, self.grader, self.max_completion_length, self.samples, self.temperature, source
         )
 
-    def _question(self, row: Record, place: int) -> Question:
+    def _question(self, row: Record, place: int, source: Mapping[str, str]) -> Question:
         try:
             question = self.question(row, place)
             if not isinstance(question, Question):
@@ -97,8 +104,8 @@ class Benchmark:
             return question
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise ValueError(
-                f"{self.id}: record {place + 1} of {self.file} is no question ({type(error).__name__}: {error}); is "
-                f"it the right file, and is it complete?"
+                f"{self.id}: record {place + 1} of {_place(source)} is no question ({type(error).__name__}: "
+                f"{error}); is it the right file, and is it complete?"
             ) from error
 
     def _from_folder(self, data: str) -> tuple[list[Record], dict[str, str]]:
@@ -106,16 +113,14 @@ class Benchmark:
         try:
             with open(path, "rb") as file:
                 content = file.read()
-            rows = [json.loads(line) for line in content.decode("utf-8").split("\n") if line.strip()]
+            rows: list[Record] = [*parse_objects(content, path)]
         except OSError as error:
             raise ValueError(
                 f"{self.id}: {path} cannot be read: {error.strerror}. Put {self.file} (JSON lines) there, or "
                 f"leave the folder out, to load {self.hub} from the Hub."
             ) from None
         except ValueError as error:
-            raise ValueError(f"{self.id}: {path} is not JSON lines: {error}.") from None
-        if not all(isinstance(row, dict) for row in rows):
-            raise ValueError(f"{self.id}: {path} must hold one JSON object per line.")
+            raise ValueError(f"{self.id}: {error}") from None
         return rows, {"file": path, "sha256": hashlib.sha256(content).hexdigest()}
 
     def _from_hub(self) -> tuple[list[Record], dict[str, str]]:
@@ -131,6 +136,10 @@ class Benchmark:
                 "or in a recipe by `probe_kwargs: {data: FOLDER}`."
             ) from None
         return list(rows), source
+
+
+def _place(source: Mapping[str, str]) -> str:
+    return source.get("file") or source["hub"]
 
 
 def chat(text: str) -> list[dict[str, str]]:

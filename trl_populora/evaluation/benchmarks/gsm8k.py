@@ -12,10 +12,10 @@ Reason step by step. Then write the final answer, a number, on a last line of th
 
 
 def _question(record: Record, place: int) -> Question:
-    answer = record["answer"].rpartition("####")[2].strip()
-    return Question(
-        str(place), chat(PROMPT.format(question=record["question"])), math_reference([answer], form="number")
-    )
+    question, answer = record["question"], record["answer"].rpartition("####")[2].strip()
+    if not isinstance(question, str):
+        raise TypeError(f"its question is {question!r:.60}")
+    return Question(str(place), chat(PROMPT.format(question=question)), math_reference([answer], form="number"))
 
 
 GSM8K = Benchmark(

@@ -41,7 +41,7 @@ def benchmark(name: str) -> Benchmark | Callable[..., object]:
     if not (module_name and attribute):
         own = "A record of your own is named 'module:Name'."
         raise ValueError(f"benchmark {name!r} is unknown. {suggest(name, BUILT_IN)} {own}")
-    found = named(path, label=f"benchmark {name!r}")
+    found = named(path, label=f"exam {name!r}")
     if not (isinstance(found, Benchmark) or callable(found)):
         raise ValueError(
             f"benchmark {name!r} is {found!r}, neither a trl_populora.evaluation.benchmarks.Benchmark nor a function "

@@ -15,7 +15,7 @@ from ...tasks import Run
 from ...tasks.math.answers import compare_plain, in_batches
 from ...tasks.math.written import MAX_ANSWER, Number, read_answer, read_number, tidy
 from ..grading import Grade, Grader
-from .math_text import MAX_DEPTH, find_answer, find_number, hedges, nesting, split, without_unit
+from .math_text import MARK, MAX_DEPTH, find_answer, find_number, hedges, nesting, split, without_unit
 
 
 HARNESS = "trl_populora.tasks.math.equivalence"
@@ -50,7 +50,13 @@ def math_reference(
         atol (`Sequence[float]`, *optional*): Allowed absolute error of a number; one for all or one for each.
         rtol (`float`, *optional*, defaults to `0.0`): Allowed relative error of a number.
         unit (`str`, *optional*): Unit that an answer may have.
+
+    Raises:
+        ValueError: If there is no right answer, or one that is empty, or no number where only numbers are read.
     """
+    for answer in answers or ("",):
+        if not answer.strip() or form == "number" and find_number(f"{MARK} {answer}") is None:
+            raise ValueError(f"{answer!r:.60} is no right {'number' if form == 'number' else 'answer'}")
     values = {
         "answers": list(answers),
         "form": form,

@@ -47,7 +47,7 @@ class TaskAccuracy(Grader):
         return [self._grade(*one) for one in zip(tasks, completions, verdicts, strict=True)]
 
     def _grade(self, task: Task, completion: str, verdict: Verdict) -> Grade:
-        if verdict.refused:
+        if verdict.refusal is not None and not verdict.spared:
             return Grade("refused", detail=f"{verdict.refusal.reason}: {verdict.refusal.detail}".rstrip(": "))
         read = self._types[task.type].parse_answer(task, completion)
         answer = str(read.value) if isinstance(read, Answer) else ""
