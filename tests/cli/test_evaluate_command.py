@@ -107,6 +107,17 @@ def test_the_average_of_the_students_is_one_adapter(run_folder, data, tmp_path):
     assert written[0] == written[1] and written[0]
 
 
+def test_a_run_of_an_experiment_is_told(run_folder, data, tmp_path, capsys):
+    run = changed_run(run_folder, tmp_path / "run")
+    Path(run, "job.log").touch()
+    exam = ["--exams", f"{LETTERS}[:1]", "--data", data, "--no-base", "--members", "student_0"]
+    assert evaluate(run, *exam, "--output", str(tmp_path / "out")) == 0
+    told = "is a run of an experiment, which takes its exams again if other scores replace them"
+    assert told not in " ".join(capsys.readouterr().out.split())
+    assert evaluate(run, *exam) == 0
+    assert told in " ".join(capsys.readouterr().out.split())
+
+
 def test_two_exams_do_not_write_one_file(run_folder, data, capsys):
     assert evaluate(run_folder, "--exams", f"{LETTERS}[:2]", "tests.evaluation.letters:twin", "--data", data) == 2
     told = " ".join(capsys.readouterr().err.split())

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -75,12 +76,13 @@ def view():
 def left_by_training(job) -> dict[str, str]:
     """File -> content. The arm "two" solves more, the more the higher the seed."""
     gain = 0.1 * (1 + job.seed) if job.arm == "two" else 0.0
-    rounds = [make_round(n, solve_rate=0.5 + gain + 0.01 * job.seed).to_json() for n in range(4)]
+    made = [make_round(n, solve_rate=0.5 + gain + 0.01 * job.seed) for n in range(4)]
+    rounds = [replace(one, members=[m for m in one.members if m.name != "student_1"]).to_json() for one in made]
     reward = "frontier" if job.arm == "two" else "adversarial"
     return {
         "history.jsonl": "".join(f"{json.dumps(one)}\n" for one in rounds),
         "run.json": json.dumps({"model": "tiny", "settings": {"seed": job.seed, "teacher_reward": reward}}),
-        "population.json": "{}",
+        "population.json": json.dumps({"members": [{"id": "student_0", "role": "student"}]}),
     }
 
 

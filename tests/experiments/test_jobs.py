@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from trl_populora.experiments.jobs import Commands, Stage, rounds_done, run_jobs, shares, stage
+from trl_populora.experiments.plan import Asked
 from trl_populora.run_files.files import open_log
 
 
-EXAMS = ["held_out_easy[:2]"]
+EXAMS = Asked(("held_out_easy[:2]",))
 
 
 def run(plan, view, command, **options):
@@ -108,7 +109,7 @@ def test_a_line_that_cannot_be_logged_is_no_reason_not_to_run(plan, view, stub, 
 
 def test_exams_alone_are_taken_where_training_has_ended(plan, view, stub):
     (job, *_) = jobs = plan.read().all_jobs
-    run_jobs([job], [], stub(), view)
+    run_jobs([job], Asked(), stub(), view)
     stages = []
     run_jobs(jobs[:1], EXAMS, lambda job, now: (stages.append(now), stub()(job, now))[1], view)
     assert stages == [Stage.EXAMS]

@@ -2,12 +2,24 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from trl_populora.experiments.launchers import SlurmJob, only_command, printed, slurm_executor, submit
+
+
+ENDS_WHEN_ASKED = """
+import signal, sys, threading
+asked = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: asked.set())
+open(sys.argv[1], "w").close()
+asked.wait(60)
+open(sys.argv[2], "w").write("saved")
+"""
 
 
 def test_a_printed_command_runs_one_job_from_here(plan):
@@ -34,6 +46,28 @@ def test_a_job_that_fails_fails_for_slurm_too():
     assert SlurmJob([sys.executable, "-c", ""])() == 0
     with pytest.raises(RuntimeError, match="exit code 3"):
         SlurmJob([sys.executable, "-c", "raise SystemExit(3)"])()
+
+
+def test_at_the_time_limit_the_command_is_asked_to_end(tmp_path):
+    """Before submitit queues the job again, after which SLURM kills. The signal of SLURM reaches the command, too."""
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    os.mkfifo(begun)
+    job = SlurmJob([sys.executable, "-c", ENDS_WHEN_ASKED, str(begun), str(ended)])
+
+    def reach_limit(number, frame):
+        os.kill(job.process.pid, number)
+        assert job.checkpoint().function == SlurmJob(job.command) and ended.read_text() == "saved"
+        raise SystemExit(-1)
+
+    before = signal.signal(signal.SIGUSR2, reach_limit)
+    waiting = threading.Thread(target=lambda: (begun.read_text(), os.kill(os.getpid(), signal.SIGUSR2)))
+    try:
+        waiting.start()
+        with pytest.raises(SystemExit):
+            job()
+    finally:
+        waiting.join()
+        signal.signal(signal.SIGUSR2, before)
 
 
 def test_without_submitit_the_fix_is_told(monkeypatch, tmp_path):

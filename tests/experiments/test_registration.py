@@ -61,6 +61,17 @@ def test_a_plan_that_did_not_change_is_not_written_again(plan, registered):
     assert place.stat().st_ino == before  # jobs of one experiment start at the same time
 
 
+def test_keys_that_json_makes_texts_are_no_change(plan, registered):
+    arms = {"one": {}, "two": {"model_init_kwargs": {"max_memory": {0: "20GB"}}}}
+    plan.write_recipe(model_init_kwargs={"max_memory": {1: "20GB"}})
+    registered(arms=arms)
+    begin(plan)
+    assert registered(arms=arms)["changes"] == []
+    plan.write_recipe(model_init_kwargs={"max_memory": {1: "30GB"}})
+    with pytest.raises(ValueError, match="has changed in model_init_kwargs"):
+        registered(arms=arms)
+
+
 def test_where_and_how_many_at_once_may_change(plan, registered):
     registered()
     begin(plan)

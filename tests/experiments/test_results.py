@@ -15,9 +15,10 @@ from trl_populora.experiments.registration import register
 from trl_populora.experiments.results import results
 from trl_populora.recipe import read_mapping
 from trl_populora.reporting.experiment_page import experiment_page
-from trl_populora.reporting.experiment_view import ExperimentView
+from trl_populora.reporting.experiment_view import ExperimentView, results_remarks, results_table
 
 
+ROUNDS = {"one": 4, "two": None}
 EXAMS = {"held_out_easy[:2]": "held_out_easy[:2]"}
 
 
@@ -28,8 +29,8 @@ def finished(plan, view, stub):
     def make(instead=None, **changes):
         experiment = plan.read(**changes)
         registered = register(experiment, read_mapping(experiment.recipe), str(plan.file), EXAMS)
-        problems = run_jobs(experiment.all_jobs, list(EXAMS), stub(**(instead or {})), view, slots=2)
-        return results(experiment, registered, problems)
+        problems = run_jobs(experiment.all_jobs, experiment.asked(EXAMS), stub(**(instead or {})), view, slots=2)
+        return results(experiment, registered, problems, ROUNDS)
 
     return make
 
@@ -68,7 +69,7 @@ def test_what_was_registered_and_what_it_cost_are_in_it(finished, plan):
         name: registered[name] for name in ("registered", "sha256", "git")
     }
     cost = record["compute"]["one"]
-    assert (cost["runs"], cost["adapters"], cost["rows"], cost["rows_per_adapter"]) == (2, 4, 256, 64)
+    assert (cost["runs"], cost["adapters"], cost["rows"], cost["rows_per_adapter"]) == (2, 3, 192, 64)
 
 
 def test_failed_and_missing_runs_are_listed(finished, plan, view):
@@ -79,10 +80,51 @@ def test_failed_and_missing_runs_are_listed(finished, plan, view):
     assert all(one["low"] is None and "one seed" in one["why"] for one in record["differences"])
     experiment = plan.read(seeds=[0, 1, 5])
     registered = register(experiment, read_mapping(experiment.recipe), str(plan.file), EXAMS)
-    states = {job["job"]: job["state"] for job in results(experiment, registered, {})[0]["jobs"]}
+    states = {job["job"]: job["state"] for job in results(experiment, registered, {}, ROUNDS)[0]["jobs"]}
     assert (states["one/5"], states["two/5"], states["two/1"]) == ("missing", "missing", "unfinished")
-    (again,) = [job for job in results(experiment, registered, {})[0]["jobs"] if job["job"] == "two/1"]
+    (again,) = [job for job in results(experiment, registered, {}, ROUNDS)[0]["jobs"] if job["job"] == "two/1"]
     assert "training is next; its log ends with: broken" in again["why"]
+
+
+def test_scores_that_replaced_those_of_the_experiment_are_not_its_results(finished, plan):
+    """`populora evaluate` writes where the exams of the experiment were."""
+    place = plan.folder / "out/one/seed_1/evaluation/evaluation.json"
+    taken = json.loads(place.read_text()) if finished()[0]["complete"] else {}
+    exam = taken["exams"][0]
+    other = exam | {"decoding": {"samples": 3, "temperature": 1.0}}
+    for replaced, why in (
+        (other, "was last taken with samples=3 and temperature=1.0 instead of 1 and 0.0"),
+        (exam | {"scores": {"base": {"accuracy": 0.5}}}, "was last taken without student_0"),
+        (exam | {"exam": "gsm8k"}, "was not taken"),
+    ):
+        place.write_text(json.dumps({"exams": [replaced]}))
+        experiment = plan.read()
+        registered = register(experiment, read_mapping(experiment.recipe), str(plan.file), EXAMS)
+        record, _ = results(experiment, registered, {}, ROUNDS)
+        (job,) = [job for job in record["jobs"] if job["state"] != "done"]
+        assert (job["job"], job["state"]) == ("one/1", "unfinished")
+        assert f"exams is next (held_out_easy[:2] {why})" in job["why"]
+        assert list(record["values"]["exam"]["one"]) == ["0"]
+    assert finished()[0]["complete"]  # the exams are taken again
+
+
+def test_a_record_that_lost_rounds_is_told(finished, plan):
+    finished()
+    history = plan.folder / "out/one/seed_0/history.jsonl"
+    history.write_text("".join(history.read_text().splitlines(keepends=True)[:3]))
+    record, _ = finished()
+    assert "One/0: only 3 of 4 rounds are recorded; its numbers are of these." in results_remarks(record)
+
+
+def test_a_difference_without_an_interval_over_seeds_may_be_clear_over_questions():
+    """As where all seeds have the same difference."""
+    reach = {"low": 0.2, "high": 0.8, "p": 0.007}
+    one = {"measure": "exam", "arm": "two", "difference": 0.5, "low": None, "high": None, "p": None, "effect": None}
+    one |= {"with_questions": reach, "clear": True, "why": ""}
+    record = {"measure": "exam", "arm": "two", "seeds": [0, 1], "control": "one", "differences": [one]}
+    record |= {"values": {"exam": {"one": {"0": 0.0, "1": 0.0}, "two": {"0": 0.5, "1": 0.5}}}}
+    *_, clear = results_table(record).columns
+    assert list(clear.cells) == ["-", "yes"]
 
 
 def test_lost_answers_are_told(finished, plan):

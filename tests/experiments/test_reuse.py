@@ -29,7 +29,7 @@ def old(plan, stub, view):
         write(job, stage)
         return stub()(job, stage)
 
-    assert run_jobs(read.all_jobs, list(EXAMS), command, view) == {}
+    assert run_jobs(read.all_jobs, read.asked(EXAMS), command, view) == {}
     return read
 
 
@@ -104,7 +104,9 @@ def test_all_students_and_their_average_must_have_been_examined(plan, stub, view
         write(job, stage)
         return stub()(job, stage)
 
-    run_jobs(read.all_jobs, list(EXAMS), command, view)
+    run_jobs(read.all_jobs, read.asked(EXAMS), command, view)
+    students = [{"id": f"student_{i}", "role": "student"} for i in range(2)]
+    (plan.folder / "out/one/seed_0/population.json").write_text(json.dumps({"members": students}))
     file = plan.folder / "out/one/seed_0/evaluation/evaluation.json"
     record = json.loads(file.read_text())
     scores = record["exams"][0]["scores"]
@@ -130,7 +132,7 @@ def test_all_students_and_their_average_must_have_been_examined(plan, stub, view
 def test_a_deleted_run_is_made_again_and_one_that_goes_on_is_left_alone(link, plan, view, capsys):
     new, _ = link()
     (plan.folder / "out/one/seed_0/population.json").unlink()
-    problems = run_jobs(new.all_jobs, list(EXAMS), lambda job, stage: pytest.fail("nothing may be started"), view)
+    problems = run_jobs(new.all_jobs, new.asked(EXAMS), lambda job, stage: pytest.fail("nothing may be started"), view)
     assert list(problems) == ["one/0"] and "not finished any more; remove the link" in problems["one/0"]
     shutil.rmtree(plan.folder / "out/one/seed_0")
     assert link()[1] == {} and not (plan.folder / "new/one/seed_0").is_symlink()

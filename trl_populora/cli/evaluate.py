@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
-from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
+from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER, JOB_LOG, PARTIAL_SUFFIX
 from ..run_files.run import AVERAGE, BASE
 from .evaluate_options import (
     averaged,
@@ -122,7 +122,6 @@ def run(options: argparse.Namespace) -> int:
     asked = [(exam, read_decoding(options, runs, exam)) for exam in exams]
     about: dict[str, Any] = {"runs": {name: one.folder for name, (one, _) in teams.items()}, "base": runs[0].base}
     weights, taken = {}, {}
-    kept = f"The answers so far are in {output}; the same command continues from there."
     with (
         gone_if_unused(output, lambda: os.path.isdir(output) and bool(os.listdir(output))),
         EvaluationView() as view,
@@ -156,10 +155,10 @@ def run(options: argparse.Namespace) -> int:
                 # One base at a time: with vLLM, the next engine counts what is free on the card.
                 clear_device_cache(garbage_collection=True)
         except (EngineError, Stopped) as error:
-            view.note(f"{error} {kept}")
+            view.note(f"{error} {kept(output)}")
             return 1
         except KeyboardInterrupt:
-            view.note(f"Stopped. {kept}")
+            view.note(f"Stopped. {kept(output)}")
             return 130
         about |= {"weights": weights, "versions": versions()}
         graded = [exam for exam in exams if all(exam.name in own for own in taken.values())]
@@ -209,6 +208,14 @@ def take_exams(
     return taken
 
 
+def kept(output: str) -> str:
+    """What an evaluation that ended early has left, in words."""
+    there = os.path.isdir(output) and any(name.endswith(PARTIAL_SUFFIX) for name in os.listdir(output))
+    if not there:
+        return "There are no answers yet."
+    return f"The answers so far are in {output}; the same command continues from there."
+
+
 def fingerprints(one: Run, members: Sequence[str], sampler: Sampler) -> dict[str, str]:
     """Hashes of the weights that answer: of the members, of those that an average is of, and of the base."""
     from ..evaluation.evaluating import base_fingerprint
@@ -226,6 +233,11 @@ def warned(options: argparse.Namespace, runs: Sequence[Run], exams: Sequence[Exa
     first = runs[0]
     if options.output is None and first.record != first.folder and is_taken(first.record):
         yield f"{first.record} is training, and may remove this checkpoint with the results: see --output."
+    if options.output is None and os.path.isfile(os.path.join(first.folder, JOB_LOG)):
+        yield (
+            f"{first.folder} is a run of an experiment, which takes its exams again if other scores replace them: "
+            "name a folder for these by --output."
+        )
     for exam in exams:
         for tell, whose in [(unused_families, runs), *((shown_in, run) for run in runs)]:
             with suppress(ValueError):  # of a type that is not here, or a family that is no more

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Never
 if TYPE_CHECKING:
     from ..experiments import Experiment, Job
     from ..experiments.checks import Checked
+    from ..experiments.plan import Asked
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,28 +51,29 @@ def run(options: argparse.Namespace) -> int:
         list_jobs(experiment, jobs, checked)
         return 0
     registered = register(experiment, base, options.file, checked.exam_names)
-    exams = list(checked.exam_names.values())
+    asked = experiment.asked(checked.exam_names.values())
+    rounds = {arm: size.rounds for arm, size in checked.sizes.items()}
     with ExperimentView({job.name: checked.sizes[job.arm].rounds for job in jobs}) as view:
         for name, folder in reuse_runs(experiment, base, jobs, checked.exam_versions).items():
             view.note(f"{name}: the same run is in {folder}; it is used")
         if options.results:
-            return write_results(experiment, registered, {}, view)
+            return write_results(experiment, registered, {}, rounds, view)
         if options.launcher != "local" and not options.only:
-            return hand_over(experiment, options, exams, view)
-        problems = run_here(experiment, base, jobs, exams, options, view)
+            return hand_over(experiment, options, asked, view)
+        problems = run_here(experiment, base, jobs, asked, options, view)
         if problems is None:
             view.note("Stopped. The same command continues from there.")
             return 130
         if options.only:
             return 1 if problems else 0
-        return write_results(experiment, registered, problems, view)
+        return write_results(experiment, registered, problems, rounds, view)
 
 
 def run_here(
     experiment: "Experiment",
     base: Mapping[str, Any],
     jobs: "Sequence[Job]",
-    exams: Sequence[str],
+    asked: "Asked",
     options: argparse.Namespace,
     view: Any,
 ) -> dict[str, str] | None:
@@ -83,7 +85,7 @@ def run_here(
     before = signal.signal(signal.SIGTERM, stop)
     try:
         command = Commands(experiment, base)
-        return run_jobs(jobs, exams, command, view, slots=slots, environment=environment, wait=not options.only)
+        return run_jobs(jobs, asked, command, view, slots=slots, environment=environment, wait=not options.only)
     except KeyboardInterrupt:
         return None
     finally:
@@ -95,12 +97,12 @@ def stop(*_: object) -> Never:
     raise KeyboardInterrupt
 
 
-def hand_over(experiment: "Experiment", options: argparse.Namespace, exams: Sequence[str], view: Any) -> int:
+def hand_over(experiment: "Experiment", options: argparse.Namespace, asked: "Asked", view: Any) -> int:
     """Prints a command for each job that is not done, or hands them to SLURM."""
     from ..experiments.jobs import Stage, state
     from ..experiments.launchers import printed, submit
 
-    jobs = [job for job in experiment.all_jobs if state(job, exams)[0] is not Stage.DONE]
+    jobs = [job for job in experiment.all_jobs if state(job, asked)[0] is not Stage.DONE]
     if options.launcher == "print":
         for job in jobs:
             print(printed(options.file, job))
@@ -112,7 +114,11 @@ def hand_over(experiment: "Experiment", options: argparse.Namespace, exams: Sequ
 
 
 def write_results(
-    experiment: "Experiment", registered: Mapping[str, Any], problems: Mapping[str, str], view: Any
+    experiment: "Experiment",
+    registered: Mapping[str, Any],
+    problems: Mapping[str, str],
+    rounds: Mapping[str, int | None],
+    view: Any,
 ) -> int:
     """Writes `results.json` and the page, and shows the table; returns 1 if a run is missing."""
     from ..experiments.results import results
@@ -120,7 +126,7 @@ def write_results(
     from ..run_files.files import write_file, write_json
     from ..run_files.layout import RESULTS_FILE, RESULTS_PAGE
 
-    record, comparison = results(experiment, registered, problems)
+    record, comparison = results(experiment, registered, problems, rounds)
     path, page = (os.path.join(experiment.output, name) for name in (RESULTS_FILE, RESULTS_PAGE))
     view.tables(record)  # first: it is there even if nothing can be written
     write_json(path, record)
@@ -135,12 +141,12 @@ def write_results(
 
 def list_jobs(experiment: "Experiment", jobs: "Sequence[Job]", checked: "Checked") -> None:
     """What would be run, how much it is by the settings, and how much of it is done."""
-    from ..experiments.jobs import Stage, rounds_done, state
+    from ..experiments.jobs import Stage, begun, rounds_done, state
 
     exams = list(checked.exam_names.values())
     print(f"{experiment.name}: {len(jobs)} runs, {len(experiment.arms)} arms, {len(experiment.seeds)} seeds, exams: "
           f"{', '.join(exams) or 'none'}")  # fmt: skip
-    states = {job: state(job, exams) for job in jobs}
+    states = {job: state(job, experiment.asked(exams)) for job in jobs}
     done = [job for job, (now, _) in states.items() if now is Stage.DONE]
     for job in jobs:
         size, rounds = checked.sizes[job.arm], rounds_done(job)
@@ -148,7 +154,7 @@ def list_jobs(experiment: "Experiment", jobs: "Sequence[Job]", checked: "Checked
             f"{size.rounds:,} rounds, {size.rows:,} rows to learn from, {size.completions:,} completions of at most "
             f"{size.tokens:,} tokens together"
         )  # fmt: skip
-        how = "done" if job in done else f"{rounds:,} rounds done" if rounds else "not begun"
+        how = "done" if job in done else f"{rounds:,} rounds done" if rounds or begun(job) else "not begun"
         print(f"{job.name}: {size.members} adapters, {told}; {job.folder}: {states[job][1] or how}")
     sizes = [checked.sizes[job.arm] for job in jobs]
     rounds, rows, tokens = (sum(getattr(size, name) or 0 for size in sizes) for name in ("rounds", "rows", "tokens"))

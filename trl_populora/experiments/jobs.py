@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import IO, Any, Protocol
 
-from ..run_files.files import open_log, write_file
+from ..run_files.files import open_log, read_json, write_file
 from ..run_files.layout import (
     HISTORY_FILE,
     JOB_LOG,
@@ -26,8 +26,8 @@ from ..run_files.layout import (
     POPULATION_FILE,
     left_by_a_run,
 )
-from ..run_files.run import read_scores
-from .plan import Experiment, Job
+from ..run_files.run import AVERAGE, read_scores
+from .plan import Asked, Experiment, Job
 
 
 GRACE = 600.0
@@ -76,18 +76,39 @@ class Commands:
         return command + (["--data", plan.exam_data] if plan.exam_data else [])
 
 
-def stage(job: Job, exams: Sequence[str]) -> Stage:
-    """The next step of a job, from the files in its folder. `exams` are the names of exams in records."""
+def stage(job: Job, asked: Asked) -> Stage:
+    """The next step of a job, from the files in its folder."""
     if not os.path.isfile(os.path.join(job.folder, POPULATION_FILE)):
         return Stage.TRAIN
-    taken = [exam["exam"] for exam in read_scores(job.folder).get("exams", ())]
-    return Stage.DONE if set(exams) <= set(taken) else Stage.EXAMS
+    return Stage.EXAMS if untaken(job.folder, asked) else Stage.DONE
 
 
-def state(job: Job, exams: Sequence[str]) -> tuple[Stage | None, str]:
+def untaken(folder: str, asked: Asked) -> str:
+    """Which exam a finished run still has to take, and why; empty if it took all as they are asked. `populora
+    evaluate` may have replaced the scores."""
+    taken = {exam["exam"]: exam for exam in read_scores(folder).get("exams", ())}
+    rows = read_json(os.path.join(folder, POPULATION_FILE), missing="").get("members", ())
+    students = [row["id"] for row in rows if row["role"] != "teacher"]
+    players = [*students, *([AVERAGE] if asked.average and len(students) > 1 else [])]
+    for name in asked.exams:
+        if name not in taken:
+            return f"{name} was not taken"
+        decoding = taken[name].get("decoding", {})
+        how = decoding.get("samples"), decoding.get("temperature")
+        if how != (asked.samples, asked.temperature):
+            return (
+                f"{name} was last taken with samples={how[0]} and temperature={how[1]} instead of {asked.samples} and "
+                f"{asked.temperature}"
+            )
+        if absent := [player for player in players if player not in taken[name]["scores"]]:
+            return f"{name} was last taken without {', '.join(absent)}"
+    return ""
+
+
+def state(job: Job, asked: Asked) -> tuple[Stage | None, str]:
     """The next step of a job, and what is damaged in its folder: then there is none until that is mended."""
     try:
-        return stage(job, exams), ""
+        return stage(job, asked), ""
     except (OSError, ValueError) as error:
         return None, str(error)
 
@@ -126,7 +147,7 @@ class _Running:
 
 def run_jobs(
     jobs: Sequence[Job],
-    exams: Sequence[str],
+    asked: Asked,
     command: Command,
     view: View,
     *,
@@ -140,7 +161,7 @@ def run_jobs(
 
     Args:
         jobs (`Sequence[Job]`): Jobs in the order of their start. Finished ones are skipped.
-        exams (`Sequence[str]`): Names of the exams in records.
+        asked ([`Asked`]): The exams.
         command (`Callable`): Returns the command (a list of words) for a job and stage.
         view ([`View`]): Receives the events.
         slots (`int`, *optional*, defaults to `1`): Number of jobs at the same time.
@@ -151,14 +172,14 @@ def run_jobs(
     Returns:
         `dict[str, str]`: Name of each failed job -> reason.
     """
-    return _Jobs(exams, command, view, slots, environment, wait).run(jobs)
+    return _Jobs(asked, command, view, slots, environment, wait).run(jobs)
 
 
 @dataclass
 class _Jobs:
     """The jobs of one call of [`run_jobs`]."""
 
-    exams: Sequence[str]
+    asked: Asked
     command: Command
     view: View
     slots: int
@@ -196,13 +217,13 @@ class _Jobs:
     def _begin(self, job: Job) -> bool:
         """Starts a job that waits; whether it waits no longer."""
         with self._failing(job):
-            if stage(job, self.exams) is Stage.DONE:
+            if stage(job, self.asked) is Stage.DONE:
                 self.view.note(f"{job.name}: done already")
             elif os.path.islink(job.folder):  # of another experiment, which is not to be changed
                 self._fail(job, f"the run that {job.folder} links to is not finished any more; remove the link")
             elif (log := open_log(os.path.join(job.folder, JOB_LOG))) is None:  # processes of another call are at it
                 return not self._waits_for_others(job)
-            elif stage(job, self.exams) is Stage.DONE:  # by others, just now
+            elif stage(job, self.asked) is Stage.DONE:  # by others, just now
                 log.close()
                 return False
             else:
@@ -223,7 +244,7 @@ class _Jobs:
         """Goes on with a job whose process has ended: starts its exams, or says how it ended."""
         goes_on = False
         with self._failing(one.job):
-            code, following = one.process.returncode, stage(one.job, self.exams)
+            code, following = one.process.returncode, stage(one.job, self.asked)
             goes_on = code == 0 and following is Stage.EXAMS and one.stage is Stage.TRAIN
             if goes_on:
                 self._start(one.job, one.log, one.slot)
@@ -248,7 +269,7 @@ class _Jobs:
 
     def _start(self, job: Job, log: IO[bytes], slot: int) -> None:
         with _interrupts_later():
-            self.running.append(_start(job, self.exams, self.command, log, slot, self.environment(slot), self.view))
+            self.running.append(_start(job, self.asked, self.command, log, slot, self.environment(slot), self.view))
 
 
 def failure(ended: Stage, code: int, job: Job) -> str:
@@ -265,6 +286,7 @@ def last_words(job: Job) -> str:
     with open(path, "rb") as file:
         file.seek(max(os.path.getsize(path) - 4096, 0))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    lines = lines[-1:] if lines and not lines[-1].startswith("$ ") else []  # that is the command
     return f"{lines[-1][:300] if lines else 'it said nothing'} ({path})"
 
 
@@ -296,7 +318,7 @@ def visible_gpus() -> list[str]:
 
 def _start(
     job: Job,
-    exams: Sequence[str],
+    asked: Asked,
     command: Command,
     log: IO[bytes],
     slot: int,
@@ -306,7 +328,7 @@ def _start(
     """Starts the next process of a job. It has the log; if it cannot be started, the log is closed."""
     with ExitStack() as unless_started:
         unless_started.callback(log.close)
-        now = stage(job, exams)
+        now = stage(job, asked)
         words = list(command(job, now))
         with suppress(OSError):  # a full disk is no reason not to run
             log.write(f"\n$ {' '.join(words)}\n".encode())

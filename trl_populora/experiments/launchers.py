@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..extras import require
@@ -18,6 +20,9 @@ from .plan import Experiment, Job
 TIMEOUTS = 100
 """How often a run that reaches its time limit is submitted again, unless `slurm` sets `max_num_timeout`. The number is
 limited because of runs that never get any further. submitit's own is 3."""
+WARNING = 300
+"""Seconds before the time limit at which SLURM tells a run to save, unless `slurm` sets `slurm_signal_delay_s`. A run
+ends its round first. submitit's own is 90."""
 
 
 def only_command(path: str, job: Job) -> list[str]:
@@ -30,16 +35,18 @@ def printed(path: str, job: Job) -> str:
     return f"cd {shlex.quote(os.getcwd())} && {shlex.join(only_command(path, job))}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class SlurmJob:
-    """The function that submitit calls on the machine that SLURM chose. A job that reached its time limit is submitted
-    again and continues.
+    """The function that submitit calls on the machine that SLURM chose. Before its time limit, a job ends its round,
+    saves, is submitted again and continues.
 
     Args:
         command (`list[str]`): Its words.
+        process (`subprocess.Popen`, *optional*): The running command, once it is called.
     """
 
     command: list[str]
+    process: subprocess.Popen | None = field(default=None, compare=False)
 
     def __call__(self) -> int:
         """Runs it.
@@ -47,16 +54,33 @@ class SlurmJob:
         Raises:
             RuntimeError: If it fails, so that SLURM shows it as failed.
         """
-        code = subprocess.run(self.command).returncode
+        # SLURM sends submitit's signal to all processes of the job, and it would kill these.
+        number = getattr(signal, f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}")
+        self.process = subprocess.Popen(self.command, preexec_fn=lambda: signal.signal(number, signal.SIG_IGN))
+        try:
+            code = self.process.wait()
+        except BaseException:  # submitit's `sys.exit`, or SLURM's SIGTERM
+            self._end()
+            raise
         if code:
             raise RuntimeError(f"{shlex.join(self.command)} ended with exit code {code}; the job's log says why.")
         return code
 
     def checkpoint(self) -> Any:
-        """The job that submitit submits again after a time limit or a preemption."""
+        """The job that submitit submits again after a time limit or a preemption. submitit calls this while the
+        command runs, and SLURM ends what is left of it after that."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(self)
+        self._end()
+        return DelayedSubmission(SlurmJob(self.command))
+
+    def _end(self) -> None:
+        """Asks the command to end, which saves its run, and waits for that. It is called in a signal handler during
+        `Popen.wait`, which another `wait` would block."""
+        if self.process is not None and self.process.returncode is None:
+            with suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self.process.pid, signal.SIGTERM)
+                os.waitpid(self.process.pid, 0)
 
 
 def submit(experiment: Experiment, path: str, jobs: Sequence[Job], executor: Any = None) -> dict[str, str]:
@@ -89,7 +113,7 @@ def slurm_executor(folder: str, parameters: Mapping[str, Any], cluster: str = "s
     require("submitit", user="--launcher slurm")
     import submitit
 
-    own = {"max_num_timeout": TIMEOUTS, **parameters}
+    own = {"max_num_timeout": TIMEOUTS, "slurm_signal_delay_s": WARNING, **parameters}
     timeouts = own.pop("max_num_timeout")
     if type(timeouts) is not int or timeouts < 0:
         raise ValueError(f"slurm: max_num_timeout={timeouts!r} must be a whole number, at least 0.")

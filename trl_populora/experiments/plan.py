@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -59,6 +59,21 @@ class Measure:
             raise ValueError(f"last={self.last} must be at least 1 round.")
         if self.of not in KINDS:
             raise ValueError(f"of={self.of!r} must be one of {list(KINDS)}.")
+
+
+class Asked(NamedTuple):
+    """The exams of an experiment.
+
+    Attributes:
+        exams (`tuple[str, ...]`): Their names in the records of evaluations.
+        samples (`int`), temperature (`float`): Of the answers.
+        average (`bool`): Whether the average of the students takes them, too.
+    """
+
+    exams: tuple[str, ...] = ()
+    samples: int = 1
+    temperature: float = 0.0
+    average: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,6 +165,10 @@ class Experiment:
     def parsed_measures(self) -> dict[str, Measure]:
         """Name -> measure."""
         return {name: from_mapping(Measure, own, setting=f"measures.{name}") for name, own in self.measures.items()}
+
+    def asked(self, names: Iterable[str]) -> Asked:
+        """How its exams are taken; `names` are those of the exams in the records of evaluations."""
+        return Asked(tuple(names), self.exam_samples, self.exam_temperature, self.averages)
 
     @property
     def averages(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -43,7 +44,7 @@ def register(
     place = os.path.join(experiment.output, PLAN_FILE)
     record = check_registered(experiment, base)
     stamp = {**fingerprints(experiment, path), "git": git_state()}
-    now, plan = datetime.now(UTC).isoformat(timespec="seconds"), experiment.to_json()
+    now, plan = datetime.now(UTC).isoformat(timespec="seconds"), as_read(experiment.to_json())
     if record is None:
         record = {"registered": now, "file": path, **stamp, "plan": plan, "recipe": dict(base)}
         record |= {"exam_names": dict(exam_names), "changes": []}
@@ -82,14 +83,20 @@ def check_registered(experiment: Experiment, base: Mapping[str, Any]) -> dict[st
     record = read_json(place, missing="")
     if not (isinstance(record.get("plan"), dict) and {*GROWING} <= record["plan"].keys() and "recipe" in record):
         raise ValueError(f"{place} is damaged (it holds no plan). Restore the file.")
-    _check_same(record["plan"], experiment.to_json(), place)
-    if record["recipe"] != dict(base):
+    _check_same(record["plan"], as_read(experiment.to_json()), place)
+    base = as_read(base)
+    if record["recipe"] != base:
         names = sorted(n for n in {*base, *record["recipe"]} if base.get(n) != record["recipe"].get(n))
         raise ValueError(
             f"{experiment.recipe} has changed in {', '.join(names)} since the runs of {place} began. Undo the "
             f"change, or name another output for a new experiment."
         )
     return record
+
+
+def as_read(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record as JSON gives it back: keys such as `0` of `{0: 20GB}` are texts."""
+    return json.loads(json.dumps(record))
 
 
 def has_begun(experiment: Experiment) -> bool:

@@ -12,8 +12,8 @@ from typing import Any
 from ..reporting.comparison import Arm, Comparison, PlayedRun, Row, read_run, run_cost, tail_mean
 from ..reporting.over_seeds import LEVEL
 from ..run_files.layout import JOB_LOG
-from .jobs import Stage, begun, last_words, rounds_done, state
-from .plan import Experiment, Job, Measure
+from .jobs import Stage, begun, last_words, rounds_done, state, untaken
+from .plan import Asked, Experiment, Job, Measure
 from .questions import COMPARED, with_questions, without_answers
 from .reuse import reused
 
@@ -22,7 +22,10 @@ RESULTS_FORMAT = 1
 
 
 def results(
-    experiment: Experiment, registered: Mapping[str, Any], problems: Mapping[str, str]
+    experiment: Experiment,
+    registered: Mapping[str, Any],
+    problems: Mapping[str, str],
+    rounds: Mapping[str, int | None],
 ) -> tuple[dict[str, Any], Comparison | None]:
     """
     The results of the finished runs.
@@ -31,18 +34,25 @@ def results(
         experiment ([`Experiment`]): The plan.
         registered (`Mapping`): The record of `register`.
         problems (`Mapping[str, str]`): Name of each failed job -> reason.
+        rounds (`Mapping[str, int | None]`): Arm -> rounds that its runs have; `None` where their data decide.
 
     Returns:
         `dict`: The record: what was registered, `jobs`, `values`, `differences`, `comparisons`, `compute`. And the
         runs that are done as arms; `None` if there is none, or the control has none.
     """
     names = registered["exam_names"]
-    jobs, runs = [], {}
+    asked = experiment.asked(names.values())
+    jobs, runs, short = [], {}, []
     for job in experiment.all_jobs:
-        jobs.append(_job(job, list(names.values()), problems))
+        jobs.append(_job(job, asked, problems))
         if jobs[-1]["state"] == "done":
             try:
                 runs[job] = replace(read_run(job.folder), planned_seed=job.seed)
+                there, planned = len(runs[job].history), rounds.get(job.arm) or 0
+                if there < planned:
+                    short.append(
+                        f"{job.name}: only {there} of {planned} rounds are recorded; its numbers are of these."
+                    )
             except (OSError, ValueError) as error:
                 jobs[-1] |= {"state": "failed", "why": str(error)}
     arms = {arm: tuple(run for job, run in runs.items() if job.arm == arm) for arm in experiment.ordered_arms}
@@ -94,6 +104,7 @@ def results(
         "equal_runs": played.equal_runs() if played else [],
         "circumstances": [
             *(played.circumstances() if played else ()),
+            *short,
             *(
                 f"Final exam {exam}: no answers in {', '.join(places)}; differences there have no interval over "
                 "questions."
@@ -121,15 +132,17 @@ def compute(runs: tuple[PlayedRun, ...]) -> dict[str, float]:
     return {"runs": len(runs), **mean, **each}
 
 
-def _job(job: Job, exams: list[str], problems: Mapping[str, str]) -> dict[str, Any]:
+def _job(job: Job, asked: Asked, problems: Mapping[str, str]) -> dict[str, Any]:
     """State of a job. A job that failed in an earlier call and was not tried again is unfinished, unless a file of it
     is damaged."""
-    now, damage = state(job, exams)
+    now, damage = state(job, asked)
     kind = "done" if now is Stage.DONE else "failed" if damage or job.name in problems else "unfinished"
     log = os.path.join(job.folder, JOB_LOG)
     kind = "missing" if kind == "unfinished" and not (begun(job) or os.path.isfile(log)) else kind
     source = reused(job)
     why = (f"the run {source}" if source else "") if kind == "done" else f"{now.value} is next" if now else damage
+    if now is Stage.EXAMS:
+        why += f" ({untaken(job.folder, asked)})"
     if kind == "unfinished" and os.path.isfile(log):
         why += f"; its log ends with: {last_words(job)}"
     return {

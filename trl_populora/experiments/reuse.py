@@ -9,7 +9,7 @@ from typing import Any
 
 from ..recipe import read_mapping
 from ..run_files.layout import JOB_RECIPE
-from ..run_files.run import AVERAGE, read_scores
+from ..run_files.run import read_scores
 from .jobs import Stage, state
 from .plan import Experiment, Job
 
@@ -52,11 +52,7 @@ def reuse_runs(
         for other in others:
             recipe = os.path.join(other.folder, JOB_RECIPE)
             same = os.path.isfile(recipe) and _identity(read_mapping(recipe)) == wanted
-            if (
-                same
-                and state(other, list(versions))[0] is Stage.DONE
-                and _examined_alike(other, wanted, experiment, versions)
-            ):
+            if same and state(other, experiment.asked(versions))[0] is Stage.DONE and _same_questions(other, versions):
                 folder = os.path.dirname(job.folder)
                 os.makedirs(folder, exist_ok=True)
                 with suppress(FileExistsError):  # by another call, just now
@@ -87,20 +83,7 @@ def _identity(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in recipe.items() if name not in NAMES}
 
 
-def _examined_alike(
-    job: Job, recipe: Mapping[str, Any], experiment: Experiment, exam_versions: Mapping[str, str]
-) -> bool:
-    """Whether all students of a run, and their average if it is needed, have taken the exams in the same way."""
-    if not exam_versions:
-        return True
-    wanted = (experiment.exam_samples, experiment.exam_temperature)
-    students = recipe.get("num_students", 4)
-    for exam in read_scores(job.folder).get("exams", ()):
-        if exam["exam"] in exam_versions:
-            own = (exam["decoding"]["samples"], exam["decoding"]["temperature"])
-            solvers = [name for name in exam["scores"] if name.startswith(("student", "agent"))]
-            averaged = AVERAGE in exam["scores"] or students == 1 or not experiment.averages
-            version = exam["version"] == exam_versions[exam["exam"]]
-            if own != wanted or not version or len(solvers) != students or not averaged:
-                return False
-    return True
+def _same_questions(job: Job, exam_versions: Mapping[str, str]) -> bool:
+    """Whether the exams that a run has taken have these versions."""
+    taken = {exam["exam"]: exam["version"] for exam in read_scores(job.folder).get("exams", ())}
+    return all(taken[name] == version for name, version in exam_versions.items())

@@ -7,7 +7,7 @@ from typing import Any
 
 from .comparison import Comparison
 from .comparison_page import comparison_sections
-from .experiment_view import ends, results_remarks, with_interval
+from .experiment_view import ends, judged, results_remarks, with_interval
 from .page import Cell, Column, Facts, Section, Table, Text, render_page
 from .page.figures import look
 from .page.formats import NOTHING
@@ -59,11 +59,11 @@ def answers_table(record: Mapping[str, Any]) -> Table:
                     Cell(measure, hint=_told(record["measures"][measure])),
                     Cell(arm, colour=look(drawn.index(arm))["color"] if arm in drawn else ""),
                     f"{known} of {len(record['seeds'])}",
-                    Cell(mean["mean"], _mean(mean)) if mean else None,
+                    Cell(mean["mean"], _mean(mean, share="exam" in record["measures"][measure])) if mean else None,
                     Cell(0.0, "control") if control else Cell(one["difference"], with_interval(one)) if one else None,
                     NOTHING if one is None else ends(one["with_questions"]),
                     one and one["effect"],
-                    NOTHING if one is None or one["p"] is None else Cell("yes", bold=True) if one["clear"] else "no",
+                    NOTHING if judged(one) is None else Cell("yes", bold=True) if one and one["clear"] else "no",
                     one["why"] if one else "" if control or mean else "no value",
                 ]
             )
@@ -135,6 +135,9 @@ def _told(measure: Mapping[str, Any]) -> str:
     return f"{measure['metric']}, mean over the last {measure.get('last', 10)} rounds"
 
 
-def _mean(mean: Mapping[str, Any]) -> str:
-    ends = "" if mean["low"] is None else f" [{mean['low']:.3g}, {mean['high']:.3g}]"
-    return f"{mean['mean']:.4g}{ends}"
+def _mean(mean: Mapping[str, Any], *, share: bool) -> str:
+    """A mean over seeds with its interval, which is cut where it is of shares."""
+    if mean["low"] is None:
+        return f"{mean['mean']:.4g}"
+    low, high = (max(mean["low"], 0.0), min(mean["high"], 1.0)) if share else (mean["low"], mean["high"])
+    return f"{mean['mean']:.4g} [{low:.3g}, {high:.3g}]"

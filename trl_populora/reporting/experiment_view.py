@@ -102,7 +102,7 @@ def results_table(record: Mapping[str, Any], *, plain: bool = False) -> Table:
                 "control" if arm == record["control"] else with_interval(one),
                 NOTHING if one is None else ends(one["with_questions"]),
                 NOTHING if one is None or one["effect"] is None else f"{one['effect']:+.2f}",
-                NOTHING if one is None or one["p"] is None else ("yes" if one["clear"] else "no"),
+                NOTHING if judged(one) is None else "yes" if one and one["clear"] else "no",
             )
         table.add_section()
     return table
@@ -130,6 +130,11 @@ def results_remarks(record: Mapping[str, Any]) -> list[str]:
     if record["circumstances"]:
         lines.append("runs differ in more than their settings:")
     return [f"{line[:1].upper()}{line[1:]}" for line in (*lines, *record["circumstances"])]
+
+
+def judged(one: Mapping[str, Any] | None) -> float | None:
+    """The p by which a difference is clear or not: over seeds and questions where both vary, otherwise over seeds."""
+    return None if one is None else (one["with_questions"] or one)["p"]
 
 
 def with_interval(one: Mapping[str, Any] | None) -> str:
