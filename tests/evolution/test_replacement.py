@@ -360,26 +360,55 @@ def _halves_its_parent(parents, rng):
     return parents[0]
 
 
+def _prunes_its_parent(parents, rng):
+    for factor in parents[0].values():
+        factor.B[factor.B.abs() < 1e-3] = 0
+    return dict(parents[0])
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
         (lambda parents, rng: None, "'own' fails"),
-        (lambda parents, rng: {}, "other matrices than its parents"),
+        (lambda parents, rng: {}, "one Factor for each matrix of its parents"),
+        (lambda parents, rng: {path: (A, B) for path, (A, B, _) in parents[0].items()}, "one Factor for each matrix"),
+        (lambda parents, rng: parents[1], "IndexError: list index out of range"),
+        (
+            lambda parents, rng: {path: one._replace(scaling=1.0) for path, one in parents[0].items()},
+            "another scaling than its parents'",
+        ),
+        (
+            lambda parents, rng: {path: one._replace(A=torch.rand_like(one.A)) for path, one in parents[0].items()},
+            "the same seed gives another child",
+        ),
         (
             lambda parents, rng: {path: one._replace(A=one.A.T) for path, one in parents[0].items()},
-            "other matrices than its parents",
+            "other shapes",
         ),
         (
             lambda parents, rng: {path: one._replace(A=one.A * float("nan")) for path, one in parents[0].items()},
             "not finite",
         ),
         (_halves_its_parent, "changes its parents in place"),
+        (_prunes_its_parent, "changes its parents in place"),
     ],
 )
 def test_an_operator_of_ones_own_is_tried_at_construction(monkeypatch, function, message):
     monkeypatch.setitem(OPERATORS, "own", Operator(function, 1))
     with pytest.raises(ValueError, match=message):
         EvolutionSettings(operators=("own",))
+
+
+def test_a_parent_lives_on_as_it_was(monkeypatch):
+    """Whatever an operator does to the factors that it is given, once it has passed its trial."""
+    table = Table(0, 4)
+    ratings = Ratings([], table.names("student"))
+    settings = EvolutionSettings(operators=("clone",))
+    monkeypatch.setitem(OPERATORS, "clone", Operator(_halves_its_parent, 1))
+    before = {name: [X.clone() for one in table.factors(name).values() for X in one[:2]] for name in ratings.students}
+    ask(table, ratings, generator(), settings=settings)
+    for name, own in before.items():
+        assert all(torch.equal(X, Y) for X, Y in zip(own, (X for f in table.factors(name).values() for X in f[:2])))
 
 
 def test_settings_from_lists():

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from tests.testing.broken_types import BROKEN, OneVerdictTooFew
@@ -121,3 +122,32 @@ def test_the_referee_names_a_type_that_breaks_its_contract():
         Referee({"countdown": OneVerdictTooFew()}, run).judge(tasks, texts)
     with pytest.raises(TypeError, match="countdown: a completion was read as None: give a Draft or Refusal"):
         Referee({"countdown": kind}, run).verify(["countdown"], [None])
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "said"),
+    [
+        ("judge", [0.3] * 3, "`judge` gave 0.3: give True, False or a Refusal"),
+        ("judge", [None] * 3, "`judge` gave None: give True"),
+        ("judge", None, "`judge` gave None: give a list"),
+        ("judge", iter([True] * 3), "`judge` gave .*iterator.*: give a list with one result for each"),
+        ("verify", [True] * 3, "`verify` gave True: give a payload of the type, or a Refusal"),
+        ("verify", None, "`verify` gave None: give a list"),
+    ],
+)
+def test_the_referee_names_results_of_a_wrong_kind(method, given, said):
+    kind = Countdown()
+    tasks = kind.seeds(3)
+    drafts = [kind.parse_proposal(kind.propose_completion(task), []) for task in tasks]
+    broken = type("Broken", (Countdown,), {method: lambda *_: given})()
+    referee = Referee({"countdown": broken}, lambda jobs: [None for _ in jobs])
+    with pytest.raises(TypeError, match=f"countdown: {said}"):
+        referee.verify(["countdown"] * 3, drafts)
+        referee.judge(tasks, [kind.solve_completion(task) for task in tasks])
+
+
+def test_numpys_bools_are_bools():
+    kind = type("Vectorised", (Countdown,), {"judge": lambda *_: list(np.array([True, False]))})()
+    tasks = kind.seeds(2)
+    verdicts = Referee({"countdown": kind}, lambda jobs: []).judge(tasks, [kind.solve_completion(t) for t in tasks])
+    assert [verdict.solved for verdict in verdicts] == [True, False] and type(verdicts[0].solved) is bool

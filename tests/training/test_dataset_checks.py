@@ -7,7 +7,14 @@ from datasets import Dataset
 from torch import nn
 from trl.rewards import accuracy_reward, think_format_reward
 
-from trl_populora.training.dataset_checks import check_prompts, check_reward_functions
+from trl_populora.training.dataset_checks import check_prompts
+from trl_populora.training.dataset_source import DatasetSource
+
+
+def check(functions, name, rows):
+    source = DatasetSource()
+    source._functions = functions
+    source._check(name, rows)
 
 
 ASKED = {"role": "user", "content": "2 + 2?"}
@@ -68,15 +75,15 @@ class Graded:
 @pytest.mark.parametrize("function", [length, strict, Graded(), think_format_reward])
 def test_reward_functions_that_can_be_called(function):
     rows = Dataset.from_dict({"prompt": ["2 + 2?"], "answer": ["4"]})
-    check_reward_functions([function], "train_dataset", rows)
+    check([function], "train_dataset", rows)
     made = rows.remove_columns("answer").with_transform(lambda rows: {**rows, "answer": ["4"] * len(rows["prompt"])})
-    check_reward_functions([function], "train_dataset", made)
+    check([function], "train_dataset", made)
 
 
 def test_a_column_that_the_format_leaves_out():
     rows = Dataset.from_dict({"prompt": ["2 + 2?"], "answer": ["4"]}).with_format("torch", columns=["prompt"])
     with pytest.raises(ValueError, match="required argument: 'answer'"):
-        check_reward_functions([length], "train_dataset", rows)
+        check([length], "train_dataset", rows)
 
 
 @pytest.mark.parametrize(
@@ -98,11 +105,11 @@ def test_a_column_that_the_format_leaves_out():
 def test_reward_functions_that_cannot(function, words):
     rows = Dataset.from_dict({"prompt": ["2 + 2?"], "question": ["2 + 2?"]})
     if words is None:
-        return check_reward_functions([function], "eval_dataset", rows)
+        return check([function], "eval_dataset", rows)
     with pytest.raises(ValueError, match=f"reward_funcs: .*{words}") as told:
-        check_reward_functions(["org/reward-model", function], "eval_dataset", rows)
+        check(["org/reward-model", function], "eval_dataset", rows)
     assert "the columns of eval_dataset" in str(told.value) and "the columns ['player', 'question']" in str(told.value)
 
 
 def test_what_python_cannot_look_into_is_left_to_trl():
-    check_reward_functions(["org/reward-model", nn.Linear(1, 1), min], "x", Dataset.from_dict({"prompt": ["2 + 2?"]}))
+    check(["org/reward-model", nn.Linear(1, 1), min], "x", Dataset.from_dict({"prompt": ["2 + 2?"]}))

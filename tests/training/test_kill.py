@@ -31,7 +31,7 @@ def expected(tmp_path_factory):
     wanted = json.loads((folder / "outcome.json").read_text())
     assert len(wanted["lineage"]) == 4 and "checkpoint-6" in wanted["folder"]
     assert [one["step"] for one in wanted["probes"]] == [0, 3, 6] and wanted["probes"][0]["founders"]["tasks"]
-    assert sum(map(sum, wanted["source"]["ratings"]["games"])) and wanted["source"]["ratings"]["wins"] != [[0, 0]] * 2
+    assert sum(map(sum, wanted["ratings"]["games"])) and wanted["ratings"]["wins"] != [[0, 0]] * 2
     return wanted
 
 

@@ -70,7 +70,7 @@ def test_resume_is_exact(make_trainer, settings):
     whole = make(0.1)
     whole.train()
     wanted, wanted_files = outcome(whole), files(whole.args.output_dir)
-    assert sum(map(sum, wanted["source"]["ratings"]["games"])), "somebody must have played"
+    assert sum(map(sum, wanted["ratings"]["games"])), "somebody must have played"
     again = make(0.5)
     again.train(resume_from_checkpoint=os.path.join(whole.args.output_dir, f"checkpoint-{settings['save_steps']}"))
     assert outcome(again) == wanted

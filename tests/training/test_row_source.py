@@ -85,15 +85,32 @@ def test_members_learn_from_rows_of_a_source_of_ones_own(make):
     assert all(member.reward > 0 and member.tokens > 0 for summary in history for member in summary.members)
 
 
+class Remembering(Sums):
+    """With a state of its own."""
+
+    begun = 0
+
+    def begin(self, inputs, **place):
+        self.begun += 1
+        return super().begin(inputs, **place)
+
+    def state_dict(self):
+        return {"begun": self.begun}
+
+    def load_state_dict(self, state):
+        self.begun = state["begun"]
+
+
 @pytest.mark.slow
 def test_it_resumes_exactly(make):
     settings = dict(max_steps=4, save_strategy="steps", save_steps=2, evolution_interval=1)
-    whole = make(Sums(), **settings)
+    whole = make(Remembering(), **settings)
     whole.train()
-    again = make(Sums(), **settings)
+    again = make(Remembering(), **settings)
     perturb(again.population, 0.7)
     again.train(resume_from_checkpoint=f"{whole.args.output_dir}/checkpoint-2")
-    assert again.source.state_dict() == whole.source.state_dict() and len(whole.lineage) > 1
+    assert again.source.state_dict() == whole.source.state_dict() == {"begun": 4} and len(whole.lineage) > 1
+    assert again.ratings.state_dict() == whole.ratings.state_dict() and list(again.lineage) == list(whole.lineage)
     for name in whole.population:
         assert member_state(again, name) == member_state(whole, name)
     assert timeless(again.state.log_history) == timeless(whole.state.log_history)
@@ -200,3 +217,41 @@ def test_wrong_rows_are_named_at_once(make, spoil):
 
     with pytest.raises(ValueError, match="Wrong.begin must return 12 rows with a 'prompt'"):
         make(Wrong()).train()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda rows, members: rows, "must return a list of rows and a list of members' names"),
+        (lambda rows, members: None, "must return a list of rows and a list of members' names, got None"),
+        (
+            lambda rows, members: (rows, members[1:] + members[:1]),
+            "rows 0 and 1 are of one group.*student_0, student_1",
+        ),
+        (lambda rows, members: (rows[1:] + rows[:1], members), "rows 0 and 1 are of one group of num_generations=2"),
+    ],
+)
+def test_a_group_has_one_prompt_and_one_member(make, spoil, said):
+    class Wrong(Sums):
+        def begin(self, inputs, **place):
+            return spoil(*super().begin(inputs, **place))
+
+    class WithAdvantages(Wrong):
+        """Which compares rows in another way."""
+
+        def advantages(self, rows):
+            return rows.rewards
+
+    with pytest.raises(ValueError, match=f"Wrong.begin.*{said}"):
+        make(Wrong()).train()
+    if "group" in said:
+        make(WithAdvantages(), max_steps=1).train()
+
+
+def test_a_state_that_no_file_can_hold_is_named_at_construction(make):
+    class Wrong(Sums):
+        def state_dict(self):
+            return {"seen": {1, 2}}
+
+    with pytest.raises(ValueError, match="Wrong.state_dict gives what JSON cannot hold .Object of type set"):
+        make(Wrong())

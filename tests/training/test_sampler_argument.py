@@ -166,6 +166,24 @@ def test_wrong_completions_are_named_at_once(make_trainer, spoil):
         make_trainer(sampler=Wrong).train()
 
 
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda drawn: drawn[::-1], r"for row \d+ a completion of another prompt. Keep the order"),
+        (lambda drawn: [one._replace(ids=[]) for one in drawn], "no token for row 0"),
+    ],
+)
+def test_rows_in_another_order_are_named_at_once(make_trainer, spoil, said):
+    """A server's sampler that takes answers as they come would train members on other prompts' answers."""
+
+    class Wrong(TransformersSampler):
+        def draw(self, prompt_ids, members, row_seeds):
+            return spoil(super().draw(prompt_ids, members, row_seeds))
+
+    with pytest.raises(ValueError, match=f"Wrong.draw returned {said}"):
+        make_trainer(sampler=Wrong).train()
+
+
 def test_a_completion_that_is_too_long_is_named_at_once(make_trainer):
     class Deaf(TransformersSampler):
         """Read the limit once, when it was made."""

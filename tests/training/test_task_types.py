@@ -11,7 +11,9 @@ from tests.tiny import lora, tiny_model, tiny_tokenizer
 from trl_populora.cli.opening import make_task_types
 from trl_populora.run_files.run import open_run
 from trl_populora.tasks import make_task_types as make
+from trl_populora.tasks.registry import task_type_class
 from trl_populora.training import PopulationSelfPlayTrainer
+from trl_populora.training.first_tasks import types_in_play
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,17 @@ def test_what_cannot_be_written_down_is_said_when_the_run_is_opened(config):
         assert json.load(file)["source"]["task_types"]["kwargs"] == {"weighed": None}
     with pytest.raises(ValueError, match=r"could not be recorded. Make it there again: task_types=\[Weighed\(...\)\]"):
         make_task_types(opened)
+
+
+def test_an_object_may_stand_for_a_type_of_the_settings(config):
+    """The settings have the defaults of their types, and after a first trainer those of its objects."""
+    args, small = config(), task_type_class("code_o")(program_bytes=512)
+    for _ in range(2):  # as in a notebook, where a cell is run again
+        types = types_in_play(args, [small, Adding(largest=7)])
+        assert types["code_o"].program_bytes == 512 and types["adding"].largest == 7
+    args = config(task_kwargs={"code_o": {"program_bytes": 300}})
+    with pytest.raises(ValueError, match="settings of 'code_o' are not used: it was passed as an object"):
+        types_in_play(args, [small])
 
 
 def test_types_without_teachers_are_refused(config):

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from trl_populora.population import Factors, Population
-from trl_populora.population.factors import not_finite
+from trl_populora.population.factors import Factor, not_finite
 
 from .inheritance import draw_seed
 from .islands import divide, migrate
@@ -208,7 +208,8 @@ def _breed(
     for name, own in factors.items():
         if paths := not_finite(own):
             raise NotFiniteError(f"{name}, a parent of the child for {replacement.slot}, is not finite at {paths[0]}.")
-    child = breed(operator, list(factors.values()), seed=seed, parameters=parameters)
+    copies = [{path: Factor(A.clone(), B.clone(), s) for path, (A, B, s) in own.items()} for own in factors.values()]
+    child = breed(operator, copies, seed=seed, parameters=parameters)  # of a user's: it may change its parents
     if paths := not_finite(child):
         raise NotFiniteError(f"The child of {', '.join(parents)} by {operator!r} is not finite at {paths[0]}.")
     first, learning_rate, temperature = population[parents[0]], None, None

@@ -138,18 +138,33 @@ class EvolutionSettings:
         return rounds > 0 and rounds % self.interval == 0
 
     def _try(self, name: str) -> None:
-        toy = {"toy": Factor(torch.ones(2, 3), torch.ones(4, 2), 1.0)}
+        """Breeds twice from small factors, of which some are far smaller than others."""
+        rng, count = torch.Generator().manual_seed(0), OPERATORS[name].num_parents
+        scales = torch.tensor([1.0, 1e-6])
+        toys = [
+            {"toy": Factor(torch.randn(2, 3, generator=rng), torch.randn(4, 2, generator=rng) * scales, 2.0)}
+            for _ in range(count)
+        ]
+        before = [(toy["toy"].A.clone(), toy["toy"].B.clone()) for toy in toys]
         try:
-            child = breed(name, [toy] * OPERATORS[name].num_parents, seed=0, parameters=self.parameters(name))
-            shapes = [X.shape for factor in child.values() for X in factor[:2]]
-            if child.keys() != toy.keys() or shapes != [(2, 3), (4, 2)]:
-                raise ValueError("the child has other matrices than its parents.")
-            if not all(torch.isfinite(X).all() for X in child["toy"][:2]):
-                raise ValueError("the child's factors are not finite.")
-            if not all((X == 1).all() for X in toy["toy"][:2]):
+            child, again = (breed(name, toys, seed=0, parameters=self.parameters(name)) for _ in range(2))
+            after = [(toy["toy"].A, toy["toy"].B) for toy in toys]
+            if not all(
+                torch.equal(X, Y) for pair in zip(before, after, strict=True) for X, Y in zip(*pair, strict=True)
+            ):
                 raise ValueError("it changes its parents in place; work on copies.")
-        except (ValueError, TypeError, AttributeError) as error:
-            raise ValueError(f"Operator {name!r} fails with {self.parameters(name)}: {error}") from error
+            if child.keys() != {"toy"} or not isinstance(child["toy"], Factor):
+                raise ValueError(f"a child is one Factor for each matrix of its parents, got {child!r:.200}.")
+            A, B, scaling = child["toy"]
+            if (A.shape, B.shape, scaling) != ((2, 3), (4, 2), 2.0):
+                raise ValueError("the child's factors have other shapes or another scaling than its parents'.")
+            if not (torch.isfinite(A).all() and torch.isfinite(B).all()):
+                raise ValueError("the child's factors are not finite.")
+            if not (torch.equal(A, again["toy"].A) and torch.equal(B, again["toy"].B)):
+                raise ValueError("the same seed gives another child; draw all random numbers from the generator.")
+        except Exception as error:  # of a user's operator
+            told = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            raise ValueError(f"Operator {name!r} fails with {self.parameters(name)}: {told}") from error
 
 
 def read_parameters(operator: str, texts: Iterable[str]) -> dict[str, Any]:

@@ -122,7 +122,7 @@ class Sampler(ABC):
         """What `draw` returns.
 
         Raises:
-            ValueError: If there is not one completion per row, or one is too long.
+            ValueError: If there is not one completion per row, or one is empty, too long or of another prompt.
         """
         before = self.progress.done
         self.progress.expect(len(prompt_ids), "rows")
@@ -133,6 +133,14 @@ class Sampler(ABC):
                 f"{type(self).__name__}.draw must return a list of {len(prompt_ids)} Completions, one per row, got "
                 f"{repr(drawn)[:200]}."
             )
+        for row, (one, ids) in enumerate(zip(drawn, prompt_ids, strict=True)):
+            if list(one.prompt_ids) != list(ids):
+                raise ValueError(
+                    f"{type(self).__name__}.draw returned for row {row} a completion of another prompt. Keep the "
+                    "order of the rows, and all tokens of their prompts."
+                )
+            if not one.ids:
+                raise ValueError(f"{type(self).__name__}.draw returned no token for row {row}; give at least one.")
         longest = max((len(one.ids) for one in drawn), default=0)
         if longest > self.max_completion_length:
             raise ValueError(

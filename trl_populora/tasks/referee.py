@@ -67,7 +67,11 @@ class Referee:
 
     def verify(self, types: Sequence[str], drafts: Sequence[Draft | Refusal]) -> list[Payload | Refusal]:
         """Verifies the drafts. Refusals stay refusals."""
-        return self._by_type(types, drafts, Draft, "verify", lambda kind, _, own: kind.verify(own, self.run))
+        payloads = self._by_type(types, drafts, Draft, "verify", lambda kind, _, own: kind.verify(own, self.run))
+        for name, payload in zip(types, payloads, strict=True):
+            if not isinstance(payload, (self.task_types[name].payload, Refusal)):
+                raise TypeError(f"{name}: `verify` gave {payload!r:.100}: give a payload of the type, or a Refusal.")
+        return payloads
 
     def judge(self, tasks: Sequence[Task], completions: Sequence[str]) -> list[Verdict]:
         """Parses and judges `completions[i]` as an answer to `tasks[i]`.
@@ -91,6 +95,10 @@ class Referee:
             "judge",
             lambda kind, places, own: kind.judge([tasks[i] for i in places], own, self.run),
         )
+        judged = [one.item() if hasattr(one, "item") else one for one in judged]  # of NumPy's
+        for task, one in zip(tasks, judged, strict=True):
+            if not isinstance(one, (bool, Refusal)):
+                raise TypeError(f"{task.type}: `judge` gave {one!r:.100}: give True, False or a Refusal.")
         return [Verdict(False, one) if isinstance(one, Refusal) else Verdict(one) for one in judged]
 
     def _by_type(
@@ -118,6 +126,8 @@ class Referee:
         results: list[Any] = list(items)
         for name, (places, several) in own.items():
             given = call(self.task_types[name], places, several)
+            if not isinstance(given, Sequence):
+                raise TypeError(f"{name}: `{method}` gave {given!r:.100}: give a list with one result for each.")
             if len(given) != len(places):
                 raise TypeError(f"{name}: `{method}` gave {len(given)} results for {len(places)}: give one for each.")
             for i, result in zip(places, given, strict=True):

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 from trl_populora.extras import MissingPackageError
 from trl_populora.named import named
-from trl_populora.settings import check_keys, conform_plain, suggest
+from trl_populora.settings import check_keys, conform_plain, suggest, to_mapping
 from trl_populora.tasks.base import TaskType
 
 
@@ -97,7 +97,9 @@ def make_task_types(
     for name in names:
         if isinstance(name, TaskType):
             made = name
-            if kwargs.pop(made.id, None):
+            own, there = kwargs.pop(made.id, None) or {}, to_mapping(made)
+            usual = {field.name: field.default for field in fields(made)}
+            if any(value not in (there.get(name), usual.get(name)) for name, value in own.items()):
                 raise ValueError(f"settings of {made.id!r} are not used: it was passed as an object. Set them there.")
         else:
             kind = task_type_class(name)

@@ -1,18 +1,15 @@
 """Checks a user's dataset before a run starts, so that a bad row or a missing column does not end it on the way."""
 
-import inspect
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute
 from datasets import Dataset, IterableDataset
-from torch import nn
+
+from .reward_functions import PASSED
 
 
 pc: Any = pyarrow.compute  # whose functions are made when it is imported, so that no checker of types knows them
-PASSED = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
-"""What TRL 1.16 passes to a reward function by keyword, beside the columns of the dataset."""
 
 
 def check_dataset(name: str, dataset: Any) -> None:
@@ -45,36 +42,6 @@ def check_dataset(name: str, dataset: Any) -> None:
         )
     if dataset is not None:
         check_prompts(name, dataset)
-
-
-def check_reward_functions(functions: Sequence[Any], name: str, dataset: Dataset) -> None:
-    """Raises `ValueError` with the first reward function that cannot be called with the columns of this dataset.
-
-    The columns are those of the first row, as a format or a transform gives it. Reward models, and functions whose
-    parameters Python does not know, are not checked.
-
-    Args:
-        functions (`list`): Reward functions, as they were passed to the trainer.
-        name (`str`): What the message calls the dataset.
-        dataset (`Dataset`): It has passed `check_dataset`.
-    """
-    columns = {*(dataset[0] if len(dataset) else dataset.column_names), "player"} - {"prompt", "completion", *PASSED}
-    for function in functions:
-        if isinstance(function, str | nn.Module):
-            continue
-        try:
-            signature = inspect.signature(function)
-        except (TypeError, ValueError):  # written in C
-            continue
-        try:
-            signature.bind(**dict.fromkeys((*PASSED, *sorted(columns))))
-        except TypeError as error:
-            called = getattr(function, "__name__", type(function).__name__)
-            raise ValueError(
-                f"reward_funcs: {called}{signature} cannot be called with the columns of {name} ({error}). It gets "
-                f"{', '.join(PASSED)} and the columns {sorted(columns)}, by keyword. Add the column, rename or "
-                "default the parameter, or end the parameters with **kwargs."
-            ) from None
 
 
 def check_prompts(name: str, dataset: Dataset) -> None:

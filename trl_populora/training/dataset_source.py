@@ -18,7 +18,8 @@ from ..diagnostics import RoundSummary
 from ..diagnostics.dynamics import equality_alarms
 from ..population.member import member_names
 from .config import PopulationSelfPlayConfig
-from .dataset_checks import check_dataset, check_reward_functions
+from .dataset_checks import check_dataset
+from .reward_functions import check_reward_functions
 from .row_source import RowSource
 
 
@@ -110,7 +111,8 @@ class DatasetSource(RowSource):
     def _check(self, name: str, dataset: Any) -> None:
         check_dataset(name, dataset)
         if dataset is not None:
-            check_reward_functions(self._functions, name, dataset)
+            columns = [*(dataset[0] if len(dataset) else dataset.column_names)]  # as a format gives them
+            check_reward_functions(self._functions, [*columns, "player"], of=name)
 
     def to_evaluate(self, dataset: Dataset) -> Dataset:
         """Every row once for every member."""

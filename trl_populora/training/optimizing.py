@@ -4,6 +4,7 @@ By then, a warm start may be over, which would be lost. So the trainer's constru
 setting costs nothing.
 """
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,11 +37,19 @@ def make_optimizer(trainer: "PopulationSelfPlayTrainer", groups: list[dict[str, 
 
 
 def try_out(trainer: "PopulationSelfPlayTrainer") -> None:
-    """Builds the optimizer and the schedule for one weight, and runs one layer with gradient checkpointing.
+    """Builds the optimizer and the schedule for one weight, runs one layer with gradient checkpointing, and makes the
+    state of the rows' source.
 
     Raises:
         ValueError: If this fails, with the settings and the reason.
     """
+    try:
+        json.dumps(trainer.source.state_dict())
+    except TypeError as error:
+        raise ValueError(
+            f"{type(trainer.source).__name__}.state_dict gives what JSON cannot hold ({error}), so no checkpoint "
+            "could be written. Give plain data."
+        ) from None
     args: Any = trainer.args  # whose hints still allow text where construction leaves enumerations
     with _naming(args, "optim", *(name for name in ADAM if "adam" in args.optim.value), "optim_args"):
         weight = torch.nn.Parameter(torch.zeros(1, device=args.device))

@@ -85,6 +85,7 @@ def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool
 
 def load_state(trainer: "PopulationSelfPlayTrainer", state: dict) -> None:
     """Restores the state of a checkpoint whose weights are already loaded."""
+    trainer.ratings.load_state_dict(state["ratings"])
     trainer.source.load_state_dict(state["source"])
     trainer.guard.load_state_dict(state["guard"])
     trainer.lineage = Lineage()
@@ -114,7 +115,7 @@ def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) ->
     old = {row["id"]: Member.from_json(row) for row in read_table(checkpoint)["members"]}
     kept = [name for name in population if name in old]
     population.load(checkpoint, names=kept)
-    load_state(trainer, {**state, "source": _resized(trainer.source.state_dict(), state["source"])})
+    load_state(trainer, {**state, "ratings": _resized(trainer.ratings.state_dict(), state["ratings"])})
     mutates = trainer.args.evolution is not None and trainer.args.evolution.mutate_learning_rate
     children = []
     for name, member in population.items():
@@ -169,12 +170,10 @@ def _copy_of(population: Population, parent: Member, name: str, *, with_rate: bo
     )
 
 
-def _resized(fresh: dict, saved: dict) -> dict:
-    """Saved state of a source, with the ratings of members that continue, and the prior for new members."""
-    ratings, before = fresh["ratings"], saved["ratings"]
+def _resized(ratings: dict, before: dict) -> dict:
+    """Saved ratings of members that continue, and the prior for new members."""
     if "games" not in ratings:
-        rewards = {name: before["rewards"].get(name, []) for name in ratings["rewards"]}
-        return {**saved, "ratings": {"rewards": rewards}}
+        return {"rewards": {name: before["rewards"].get(name, []) for name in ratings["rewards"]}}
     for name in ratings["ratings"]:
         if name in before["ratings"]:
             ratings["ratings"][name] = before["ratings"][name]
@@ -185,7 +184,7 @@ def _resized(fresh: dict, saved: dict) -> dict:
     ratings["recent"] = [_kept(table, before, ratings) for table in before["recent"]]
     for name in ("types", "correlations", "validity"):
         ratings[name] = before[name]
-    return {**saved, "ratings": ratings}
+    return ratings
 
 
 def _kept(table: Sequence[Sequence[float]], before: dict, now: dict) -> list[list[float]]:

@@ -38,15 +38,37 @@ if TYPE_CHECKING:
     from .trainer import PopulationSelfPlayTrainer
 
 
-def check_rows(source: "RowSource", rows: list[dict[str, Any]], members: list[str], *, wanted: int) -> None:
-    """Raises `ValueError` unless `RowSource.begin` has returned `wanted` rows and the adapter of each."""
+def checked_rows(
+    source: "RowSource", begun: Any, *, wanted: int, training: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows and adapters that `RowSource.begin` has returned.
+
+    Raises:
+        ValueError: If they are not `wanted` rows and the adapter of each, or, in training, a group has several prompts
+            or adapters.
+    """
+    name = f"{type(source).__name__}.begin"
+    if not (isinstance(begun, tuple) and len(begun) == 2 and all(isinstance(one, list) for one in begun)):
+        raise ValueError(f"{name} must return a list of rows and a list of members' names, got {begun!r:.100}.")
+    rows, members = begun
     whole = len(rows) == len(members) == wanted and all("prompt" in row for row in rows)
     if not whole or not set(members) <= set(source.population):
         raise ValueError(
-            f"{type(source).__name__}.begin must return {wanted} rows with a 'prompt' and as many names out of "
+            f"{name} must return {wanted} rows with a 'prompt' and as many names out of "
             f"{list(source.population)}, got {len(rows)} rows such as {repr(rows[:1])[:100]} and {len(members)} names "
             f"{sorted(set(members))}."
         )
+    if training and type(source).advantages is RowSource.advantages:  # those of TRL compare the rows of a group
+        size, start = source.args.num_generations, source.ranks.index * wanted
+        for i in range(1, wanted):
+            same = (members[i], rows[i]["prompt"]) == (members[i - 1], rows[i - 1]["prompt"])
+            if (start + i) % size and not same:
+                raise ValueError(
+                    f"{name}: rows {i - 1} and {i} are of one group of num_generations={size} rows, whose rewards are "
+                    f"compared, but have different prompts or members ({members[i - 1]}, {members[i]}). Give each "
+                    "group one prompt and one member, or override `advantages`."
+                )
+    return rows, members
 
 
 class RowSource(ABC):
@@ -260,12 +282,11 @@ class RowSource(ABC):
     # Files -------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """State that a resumed run needs, as data for JSON."""
-        return {"ratings": self.ratings.state_dict()}
+        """State that a resumed run needs beside the ratings, as data for JSON."""
+        return {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027
         """Restores the result of `state_dict`."""
-        self.ratings.load_state_dict(state["ratings"])
 
     def save(self, folder: str) -> None:  # noqa: B027
         """Writes state that is too large for `state_dict` into a checkpoint."""

@@ -29,6 +29,7 @@ from .config import PopulationSelfPlayConfig
 from .first_tasks import check_room, first_tasks, token_limits, types_in_play
 from .founders import Founders
 from .ranks import Ranks, equal_shares
+from .reward_functions import check_reward_functions
 from .row_source import RowSource
 from .scored_rows import ScoredRows
 
@@ -66,6 +67,8 @@ class SelfPlaySource(RowSource):
         self, args: PopulationSelfPlayConfig, functions: list, classes: list | None
     ) -> tuple[list, list | None]:
         """The reward of the game first, then the reward functions of the user."""
+        columns = ("player", "role", "task_type", "self_play_reward")
+        check_reward_functions(functions, columns, of="the rows of self-play")
         return [self_play_reward, *functions], None if classes is None else [None, *classes]
 
     def setup(self, args: PopulationSelfPlayConfig, population: Population, sampler: Sampler, ranks: Ranks) -> None:
@@ -225,14 +228,12 @@ class SelfPlaySource(RowSource):
         kwargs = {name: without_secrets(own) for name, own in kwargs.items()}
         return {
             "task_types": {"names": names, "kwargs": kwargs},  # for the commands that open a run
-            "ratings": self.ratings.state_dict(),
             "buffer": self.buffer.state_dict(),
             "observer": self.observer.state_dict(),
             "late": self.self_play.late.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.ratings.load_state_dict(state["ratings"])
         if gone := self.buffer.load_state_dict(state["buffer"]):
             logger.warning(
                 "%d tasks of the checkpoint show questions of exams, and are left out from now on. What members "

@@ -58,7 +58,8 @@ from .probes import Probes
 from .probing import probe
 from .ranks import Ranks, decided_by_first
 from .resuming import adopt_optimizer, check_adapters, load_finished, load_run
-from .row_source import RowSource, check_rows
+from .reward_functions import checked, numbered
+from .row_source import RowSource, checked_rows
 from .samplers import check_sampler, make_sampler
 from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
@@ -189,6 +190,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
                 callbacks=callbacks,
                 optimizers=optimizers,
             )
+        self.reward_func_names = numbered(self.reward_func_names)
         self._attach(population, source, sampler)
         self.given_lora = peft_config
         self.on_round, self.on_probe = on_round, on_probe
@@ -350,8 +352,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         place = {"round": step // self.num_iterations, "step": step, "training": training}
         wanted = len(inputs)
         self.progress.begin("sample" if training else "evaluate")
-        inputs, self.row_members = self.source.begin(inputs, **place)
-        check_rows(self.source, inputs, self.row_members, wanted=wanted)
+        begun = self.source.begin(inputs, **place)
+        inputs, self.row_members = checked_rows(self.source, begun, wanted=wanted, training=training)
         if self.log_completions:
             for column, values in self.source.labels(self.row_members).items():
                 self._log_completion_extra(column, values)
@@ -386,7 +388,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         return generated
 
     def _keep_rewards(self, calculate: Callable[..., torch.Tensor], *rows: Any, **named: Any) -> torch.Tensor:
-        rewards = calculate(*rows, **named)
+        given, self.reward_funcs = self.reward_funcs, checked(self.reward_funcs, self.reward_func_names)
+        try:
+            rewards = calculate(*rows, **named)
+        finally:
+            self.reward_funcs = given
         infinite = rewards.isinf()
         if infinite.any():
             names = [self.reward_func_names[i] for i in infinite.any(0).nonzero().flatten().tolist()]

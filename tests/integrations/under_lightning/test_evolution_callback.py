@@ -299,6 +299,20 @@ def test_populations_that_cannot_evolve_are_refused(tmp_path, members, settings,
         fitting.fit(toys.module(members), toys.loader(4, members), toys.loader(2, members))
 
 
+def test_learning_rates_that_no_optimizer_would_get_are_refused(tmp_path):
+    """The lineage would name rates that nobody trains with."""
+
+    class OneGroup(PopulationModule):
+        def configure_optimizers(self):
+            return torch.optim.Adam([p for name in self.population for p in self.population.parameters(name)], lr=1e-3)
+
+    members = toys.population(2)
+    evolution = EvolutionCallback("val_loss", mutate_learning_rate=True)
+    fitting = toys.trainer(tmp_path, max_epochs=1, callbacks=[evolution])
+    with pytest.raises(ValueError, match="there is none for student_0, student_1. Leave configure_optimizers out"):
+        fitting.fit(OneGroup(members, causal_lm_loss), toys.loader(4, members), toys.loader(2, members))
+
+
 def test_other_modules_and_runs_without_validation_are_refused(tmp_path):
     from lightning.pytorch.demos.boring_classes import BoringModel
 

@@ -119,6 +119,16 @@ class EvolutionCallback(lightning.Callback):
     def on_fit_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         if not trainer.enable_validation:
             raise ValueError(f"Without validation there is no {self.metric} to evolve by: give val_dataloaders.")
+        if self.settings.mutate_learning_rate:
+            assert isinstance(pl_module, PopulationModule)
+            groups = [group for optimizer in trainer.optimizers for group in optimizer.param_groups]
+            named = {group.get("name") for group in groups if "initial_lr" in group}
+            if missing := [name for name in pl_module.population if name not in named]:
+                raise ValueError(
+                    "mutate_learning_rate needs a group of parameters in an optimizer for each member, with its 'name' "
+                    f"and 'initial_lr': there is none for {', '.join(missing)}. Leave configure_optimizers out, or make "
+                    "the groups as PopulationModule.configure_optimizers does."
+                )
         resumed, self._resumed = self._resumed, False
         if not resumed and trainer.global_step == 0:  # another run by the same callback counts anew
             self._start_counting()
