@@ -125,9 +125,9 @@ class EvolutionCallback(lightning.Callback):
             named = {group.get("name") for group in groups if "initial_lr" in group}
             if missing := [name for name in pl_module.population if name not in named]:
                 raise ValueError(
-                    "mutate_learning_rate needs a group of parameters in an optimizer for each member, with its 'name' "
-                    f"and 'initial_lr': there is none for {', '.join(missing)}. Leave configure_optimizers out, or make "
-                    "the groups as PopulationModule.configure_optimizers does."
+                    "mutate_learning_rate needs a group of parameters in an optimizer for each member, with its "
+                    f"'name' and 'initial_lr': there is none for {', '.join(missing)}. Leave configure_optimizers "
+                    "out, or make the groups as that of PopulationModule does."
                 )
         resumed, self._resumed = self._resumed, False
         if not resumed and trainer.global_step == 0:  # another run by the same callback counts anew
