@@ -269,7 +269,6 @@ def test_a_repeated_reference_is_refused(run):
         (fence("tables", T), "no_query"),
         (fence("tables", "t(a)") + fence("query", "SELECT 1"), "not_tables"),
         (fence("tables", T.replace("x", "<|im_end|>")) + fence("query", "SELECT 1"), "reserved_text"),
-        ("x" * 70_000, "too_large"),
     ],
 )
 def test_proposals_that_are_refused_unread(text, reason):
