@@ -32,6 +32,10 @@ def test_who_may_push(client, hub, run):
     assert ("model", "user/repo") not in hub.repos
 
 
+def test_a_name_that_no_repository_can_have(client, hub, run):
+    assert "'bad/name/x' cannot be a repository: Repo id must be" in refused(client, run, "--to", "bad/name/x")
+
+
 def test_a_private_push_never_becomes_public(client, hub, run):
     hub.put("user/open", {"README.md": b"here"})
     err = refused(client, run, "--to", "user/open", "--private")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from huggingface_hub import HfApi
+from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from ..command import populora
 from ..reporting.dataset_card import dataset_card
@@ -53,6 +54,12 @@ class Push:
     token: str | None = None
     revision: str | None = None
     _files: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        try:
+            validate_repo_id(self.repo_id)
+        except HFValidationError as error:
+            raise ValueError(f"{self.repo_id!r} cannot be a repository: {error}") from None
 
     def keep(self, folder: str) -> "Push":
         """Keeps the present content of the files in `folder` until they are sent."""

@@ -21,7 +21,7 @@ def read_history(folder: str | os.PathLike) -> list[RoundSummary]:
     """
     path = os.path.join(folder, HISTORY_FILE)
     if not os.path.isfile(path):
-        raise ValueError(f"{folder} has no {HISTORY_FILE}; give the output_dir of a run")
+        raise ValueError(f"{folder} has no {HISTORY_FILE}: give the output_dir of a run whose first round has ended")
     rounds = {summary.round: summary for summary in read_lines(path, RoundSummary.from_json)}
     return [rounds[number] for number in sorted(rounds)]
 
