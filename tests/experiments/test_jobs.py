@@ -206,8 +206,8 @@ def test_the_commands_are_the_ordinary_ones(plan):
             "resume_from_checkpoint": "auto",
         }
     assert evaluate[3:] == [
-        *("evaluate", job.folder, "--exams", "held_out_easy[:2]", "--samples", "4", "--temperature", "0.8"),
-        *("--data", "data"),
+        *("evaluate", job.folder, "--exams", "held_out_easy[:2]", "--output", f"{job.folder}/evaluation"),
+        *("--samples", "4", "--temperature", "0.8", "--data", "data"),
     ]
 
 

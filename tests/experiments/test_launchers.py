@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from trl_populora.experiments.launchers import SlurmJob, only_command, printed, slurm_executor, submit
+from trl_populora.experiments.launchers import SlurmJob, only_command, printed, slurm_executor, submit, warning
 
 
 ENDS_WHEN_ASKED = """
@@ -52,11 +52,11 @@ def test_at_the_time_limit_the_command_is_asked_to_end(tmp_path):
     """Before submitit queues the job again, after which SLURM kills. The signal of SLURM reaches the command, too."""
     begun, ended = tmp_path / "begun", tmp_path / "ended"
     os.mkfifo(begun)
-    job = SlurmJob([sys.executable, "-c", ENDS_WHEN_ASKED, str(begun), str(ended)])
+    job = SlurmJob([sys.executable, "-c", ENDS_WHEN_ASKED, str(begun), str(ended)], patience=60)
 
     def reach_limit(number, frame):
         os.kill(job.process.pid, number)
-        assert job.checkpoint().function == SlurmJob(job.command) and ended.read_text() == "saved"
+        assert job.checkpoint().function == SlurmJob(job.command, 60) and ended.read_text() == "saved"
         raise SystemExit(-1)
 
     before = signal.signal(signal.SIGUSR2, reach_limit)
@@ -68,6 +68,30 @@ def test_at_the_time_limit_the_command_is_asked_to_end(tmp_path):
     finally:
         waiting.join()
         signal.signal(signal.SIGUSR2, before)
+
+
+def test_a_command_that_does_not_end_is_submitted_again_all_the_same():
+    pytest.importorskip("submitit", reason="submitit is not installed")
+    job = SlurmJob([], patience=0.0)
+    job.process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(60)",
+        ],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert job.process.stdout.readline() == b"1\n"
+        assert job.checkpoint().function == SlurmJob([]) and job.process.poll() is None
+    finally:
+        job.process.kill()
+        job.process.communicate()
+
+
+@pytest.mark.parametrize(("limit", "seconds"), [({}, 75), ({"timeout_min": 10}, 150), ({"timeout_min": 600}, 300)])
+def test_short_jobs_are_not_told_to_save_at_their_start(limit, seconds):
+    assert warning(limit) == seconds
 
 
 def test_without_submitit_the_fix_is_told(monkeypatch, tmp_path):

@@ -130,7 +130,8 @@ def test_the_referee_names_a_type_that_breaks_its_contract():
         ("judge", [0.3] * 3, "`judge` gave 0.3: give True, False or a Refusal"),
         ("judge", [None] * 3, "`judge` gave None: give True"),
         ("judge", None, "`judge` gave None: give a list"),
-        ("judge", iter([True] * 3), "`judge` gave .*iterator.*: give a list with one result for each"),
+        ("judge", iter([True] * 2), "`judge` gave 2 results for 3: give one for each"),
+        ("judge", "yes", "`judge` gave 'yes': give a list"),
         ("verify", [True] * 3, "`verify` gave True: give a payload of the type, or a Refusal"),
         ("verify", None, "`verify` gave None: give a list"),
     ],
@@ -147,7 +148,7 @@ def test_the_referee_names_results_of_a_wrong_kind(method, given, said):
 
 
 def test_numpys_bools_are_bools():
-    kind = type("Vectorised", (Countdown,), {"judge": lambda *_: list(np.array([True, False]))})()
+    kind = type("Vectorised", (Countdown,), {"judge": lambda *_: np.array([True, False])})()
     tasks = kind.seeds(2)
     verdicts = Referee({"countdown": kind}, lambda jobs: []).judge(tasks, [kind.solve_completion(t) for t in tasks])
     assert [verdict.solved for verdict in verdicts] == [True, False] and type(verdicts[0].solved) is bool

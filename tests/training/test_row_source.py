@@ -248,10 +248,33 @@ def test_a_group_has_one_prompt_and_one_member(make, spoil, said):
         make(WithAdvantages(), max_steps=1).train()
 
 
+def test_ratings_of_ones_own_need_their_methods(make):
+    class Own(Sums):
+        def setup(self, *args):
+            super().setup(*args)
+            self.ratings = SimpleNamespace(fitness=lambda name: 0.0)
+
+    with pytest.raises(ValueError, match="Own.ratings has no inherit, state_dict, load_state_dict, __getitem__"):
+        make(Own())
+
+
+def test_a_source_may_have_its_state_from_the_first_round_on(make):
+    class Late(Sums):
+        def begin_run(self):
+            self.seen = 0
+
+        def state_dict(self):
+            return {"seen": self.seen}
+
+    assert make(Late(), max_steps=1).train().global_step == 1
+
+
 def test_a_state_that_no_file_can_hold_is_named_at_construction(make):
     class Wrong(Sums):
         def state_dict(self):
             return {"seen": {1, 2}}
 
-    with pytest.raises(ValueError, match="Wrong.state_dict gives what JSON cannot hold .Object of type set"):
+    with pytest.raises(
+        ValueError, match="The state of Wrong or of its ratings is not what JSON can hold .Object of type set"
+    ):
         make(Wrong())

@@ -5,6 +5,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from trl import GRPOConfig
 
@@ -170,7 +171,7 @@ def test_wrong_completions_are_named_at_once(make_trainer, spoil):
     ("spoil", "said"),
     [
         (lambda drawn: drawn[::-1], r"for row \d+ a completion of another prompt. Keep the order"),
-        (lambda drawn: [one._replace(ids=[]) for one in drawn], "no token for row 0"),
+        (lambda drawn: [one._replace(ids=np.array([], int)) for one in drawn], "no token for row 0"),
     ],
 )
 def test_rows_in_another_order_are_named_at_once(make_trainer, spoil, said):

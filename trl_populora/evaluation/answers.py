@@ -68,7 +68,7 @@ class AnswerFile:
 
     def _locked(self) -> IO[bytes]:
         lock = open_log(self.path)
-        if lock is None:
+        if lock is None or os.fstat(lock.fileno()).st_ino != os.stat(self.path).st_ino:  # replaced just now
             raise ValueError(
                 f"another evaluation is writing {self.path}. Wait for its end, or choose another output folder."
             )

@@ -107,8 +107,9 @@ def check_length(exam: Exam, sampler: Sampler, *, max_completion_length: int | N
     if limit is not None and longest + answer > limit:
         raise ValueError(
             f"the longest prompt of {exam.name!r} has {longest} tokens and an answer up to {answer}, more than "
-            f"the {limit} of the engine. Raise vllm_max_model_length, or use `populora evaluate` after the run. In "
-            "probes, probe_kwargs.max_completion_length can be lower."
+            f"the {limit} of the engine. Raise vllm_max_model_length (`populora evaluate`: max_model_len in "
+            "--vllm-engine-kwargs), or ask for shorter answers (probe_kwargs.max_completion_length, "
+            "--max-completion-length)."
         )
 
 

@@ -20,6 +20,7 @@ from typing import IO, Any, Protocol
 
 from ..run_files.files import open_log, read_json, write_file
 from ..run_files.layout import (
+    EVALUATION_FOLDER,
     HISTORY_FILE,
     JOB_LOG,
     JOB_RECIPE,
@@ -69,6 +70,7 @@ class Commands:
             write_file(path, yaml.safe_dump(plan.run_recipe(self.base, job), sort_keys=False))
             return [sys.executable, "-m", "trl_populora.train", "--config", path]
         command = [sys.executable, "-m", "trl_populora.cli", "evaluate", job.folder, "--exams", *plan.exams]
+        command += ["--output", os.path.join(job.folder, EVALUATION_FOLDER)]
         command += ["--samples", str(plan.exam_samples), "--temperature", str(plan.exam_temperature)]
         command += ["--average"] * plan.averages
         sandbox = plan.run_recipe(self.base, job).get("executor_kwargs")  # of the user's own recipe
@@ -88,7 +90,10 @@ def untaken(folder: str, asked: Asked) -> str:
     evaluate` may have replaced the scores."""
     taken = {exam["exam"]: exam for exam in read_scores(folder).get("exams", ())}
     rows = read_json(os.path.join(folder, POPULATION_FILE), missing="").get("members", ())
-    students = [row["id"] for row in rows if row["role"] != "teacher"]
+    try:
+        students = [row["id"] for row in rows if row["role"] != "teacher"]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{POPULATION_FILE} in {folder} is damaged ({error!r}). Restore the file.") from None
     players = [*students, *([AVERAGE] if asked.average and len(students) > 1 else [])]
     for name in asked.exams:
         if name not in taken:

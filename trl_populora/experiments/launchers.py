@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,9 +21,11 @@ from .plan import Experiment, Job
 TIMEOUTS = 100
 """How often a run that reaches its time limit is submitted again, unless `slurm` sets `max_num_timeout`. The number is
 limited because of runs that never get any further. submitit's own is 3."""
-WARNING = 300
-"""Seconds before the time limit at which SLURM tells a run to save, unless `slurm` sets `slurm_signal_delay_s`. A run
-ends its round first. submitit's own is 90."""
+WARNING, OF_LIMIT = 300, 0.25
+"""Seconds before the time limit at which SLURM tells a run to save, but at most this share of the limit, unless
+`slurm` sets `slurm_signal_delay_s`. A run ends its round first. submitit's own is 90."""
+TO_QUEUE = 30
+"""Seconds of these that are left to submit the job again."""
 
 
 def only_command(path: str, job: Job) -> list[str]:
@@ -42,10 +45,12 @@ class SlurmJob:
 
     Args:
         command (`list[str]`): Its words.
+        patience (`float`, *optional*, defaults to `0.0`): Seconds in which it may end its round and save.
         process (`subprocess.Popen`, *optional*): The running command, once it is called.
     """
 
     command: list[str]
+    patience: float = 0.0
     process: subprocess.Popen | None = field(default=None, compare=False)
 
     def __call__(self) -> int:
@@ -72,15 +77,21 @@ class SlurmJob:
         from submitit.helpers import DelayedSubmission
 
         self._end()
-        return DelayedSubmission(SlurmJob(self.command))
+        return DelayedSubmission(SlurmJob(self.command, self.patience))
 
     def _end(self) -> None:
-        """Asks the command to end, which saves its run, and waits for that. It is called in a signal handler during
-        `Popen.wait`, which another `wait` would block."""
-        if self.process is not None and self.process.returncode is None:
-            with suppress(ProcessLookupError, ChildProcessError):
-                os.kill(self.process.pid, signal.SIGTERM)
-                os.waitpid(self.process.pid, 0)
+        """Asks the command to end, which saves its run, and waits for that, but not so long that the job could not be
+        submitted again. It is called in a signal handler during `Popen.wait`, which another `wait` would block."""
+        if self.process is None or self.process.returncode is not None:
+            return
+        deadline = time.monotonic() + self.patience
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self.process.pid, signal.SIGTERM)
+            while os.waitpid(self.process.pid, os.WNOHANG)[0] == 0:
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(0.1)
+        self.process.returncode = 0
 
 
 def submit(experiment: Experiment, path: str, jobs: Sequence[Job], executor: Any = None) -> dict[str, str]:
@@ -101,10 +112,17 @@ def submit(experiment: Experiment, path: str, jobs: Sequence[Job], executor: Any
     """
     if executor is None:
         executor = slurm_executor(os.path.join(experiment.output, SUBMITTED_FOLDER), experiment.slurm)
+    patience = max(experiment.slurm.get("slurm_signal_delay_s", warning(experiment.slurm)) - TO_QUEUE, 0)
     submitted = {}
     for job in jobs:
-        submitted[job.name] = executor.submit(SlurmJob(only_command(path, job))).job_id
+        submitted[job.name] = executor.submit(SlurmJob(only_command(path, job), patience)).job_id
     return submitted
+
+
+def warning(parameters: Mapping[str, Any]) -> int:
+    """How many seconds before the time limit a run is told to save."""
+    limit = parameters.get("timeout_min", 5)  # submitit's own
+    return int(min(WARNING, 60 * limit * OF_LIMIT)) if isinstance(limit, int | float) else WARNING
 
 
 def slurm_executor(folder: str, parameters: Mapping[str, Any], cluster: str = "slurm") -> Any:
@@ -113,7 +131,7 @@ def slurm_executor(folder: str, parameters: Mapping[str, Any], cluster: str = "s
     require("submitit", user="--launcher slurm")
     import submitit
 
-    own = {"max_num_timeout": TIMEOUTS, "slurm_signal_delay_s": WARNING, **parameters}
+    own = {"max_num_timeout": TIMEOUTS, "slurm_signal_delay_s": warning(parameters), **parameters}
     timeouts = own.pop("max_num_timeout")
     if type(timeouts) is not int or timeouts < 0:
         raise ValueError(f"slurm: max_num_timeout={timeouts!r} must be a whole number, at least 0.")

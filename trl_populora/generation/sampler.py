@@ -139,7 +139,7 @@ class Sampler(ABC):
                     f"{type(self).__name__}.draw returned for row {row} a completion of another prompt. Keep the "
                     "order of the rows, and all tokens of their prompts."
                 )
-            if not one.ids:
+            if len(one.ids) == 0:
                 raise ValueError(f"{type(self).__name__}.draw returned no token for row {row}; give at least one.")
         longest = max((len(one.ids) for one in drawn), default=0)
         if longest > self.max_completion_length:

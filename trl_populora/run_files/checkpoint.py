@@ -15,7 +15,7 @@ from .layout import MANIFEST_FILE, STAGING_FOLDER, checkpoint_folder, checkpoint
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 WRITE_ERRORS = (OSError, RuntimeError)  # torch wraps what the file system says
 
 

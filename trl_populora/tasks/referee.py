@@ -7,7 +7,7 @@ are not the program's, so it is not known whether it is right. Rewards are compu
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from trl_populora.tasks.base import Run, TaskType
@@ -126,8 +126,9 @@ class Referee:
         results: list[Any] = list(items)
         for name, (places, several) in own.items():
             given = call(self.task_types[name], places, several)
-            if not isinstance(given, Sequence):
+            if isinstance(given, str) or not isinstance(given, Iterable):
                 raise TypeError(f"{name}: `{method}` gave {given!r:.100}: give a list with one result for each.")
+            given = list(given)
             if len(given) != len(places):
                 raise TypeError(f"{name}: `{method}` gave {len(given)} results for {len(places)}: give one for each.")
             for i, result in zip(places, given, strict=True):

@@ -7,7 +7,7 @@ setting costs nothing.
 import json
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +17,7 @@ from transformers import get_scheduler
 
 
 if TYPE_CHECKING:
+    from .row_source import RowSource
     from .trainer import PopulationSelfPlayTrainer
 
 ADAM = ("adam_beta1", "adam_beta2", "adam_epsilon")
@@ -43,13 +44,7 @@ def try_out(trainer: "PopulationSelfPlayTrainer") -> None:
     Raises:
         ValueError: If this fails, with the settings and the reason.
     """
-    try:
-        json.dumps(trainer.source.state_dict())
-    except TypeError as error:
-        raise ValueError(
-            f"{type(trainer.source).__name__}.state_dict gives what JSON cannot hold ({error}), so no checkpoint "
-            "could be written. Give plain data."
-        ) from None
+    _try_state(trainer.source)
     args: Any = trainer.args  # whose hints still allow text where construction leaves enumerations
     with _naming(args, "optim", *(name for name in ADAM if "adam" in args.optim.value), "optim_args"):
         weight = torch.nn.Parameter(torch.zeros(1, device=args.device))
@@ -65,6 +60,22 @@ def try_out(trainer: "PopulationSelfPlayTrainer") -> None:
                 raise ValueError("every_n_layers must be at least 1")
             kwargs.pop("offload", None)
             checkpoint(torch.sin, torch.zeros(1, requires_grad=True), **kwargs)
+
+
+def _try_state(source: "RowSource") -> None:
+    name, needed = type(source).__name__, ("fitness", "inherit", "state_dict", "load_state_dict", "__getitem__")
+    if missing := [method for method in needed if not hasattr(source.ratings, method)]:
+        raise ValueError(f"{name}.ratings has no {', '.join(missing)}. Give it the methods of RewardRatings.")
+    state = {"ratings": source.ratings.state_dict()}
+    with suppress(Exception):  # of a source that has its state from `begin_run` on
+        state["source"] = source.state_dict()
+    try:
+        json.dumps(state)
+    except TypeError as error:
+        raise ValueError(
+            f"The state of {name} or of its ratings is not what JSON can hold ({error}), so no checkpoint could be "
+            "written. Let state_dict return plain data."
+        ) from None
 
 
 def _try_schedule(trainer: "PopulationSelfPlayTrainer", optimizer: Optimizer) -> None:

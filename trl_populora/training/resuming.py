@@ -85,7 +85,7 @@ def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool
 
 def load_state(trainer: "PopulationSelfPlayTrainer", state: dict) -> None:
     """Restores the state of a checkpoint whose weights are already loaded."""
-    trainer.ratings.load_state_dict(state["ratings"])
+    trainer.source.ratings.load_state_dict(state["ratings"])
     trainer.source.load_state_dict(state["source"])
     trainer.guard.load_state_dict(state["guard"])
     trainer.lineage = Lineage()
@@ -115,7 +115,7 @@ def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) ->
     old = {row["id"]: Member.from_json(row) for row in read_table(checkpoint)["members"]}
     kept = [name for name in population if name in old]
     population.load(checkpoint, names=kept)
-    load_state(trainer, {**state, "ratings": _resized(trainer.ratings.state_dict(), state["ratings"])})
+    load_state(trainer, {**state, "ratings": _resized(trainer.source.ratings.state_dict(), state["ratings"])})
     mutates = trainer.args.evolution is not None and trainer.args.evolution.mutate_learning_rate
     children = []
     for name, member in population.items():

@@ -66,7 +66,8 @@ def checked_rows(
                 raise ValueError(
                     f"{name}: rows {i - 1} and {i} are of one group of num_generations={size} rows, whose rewards are "
                     f"compared, but have different prompts or members ({members[i - 1]}, {members[i]}). Give each "
-                    "group one prompt and one member, or override `advantages`."
+                    "group one prompt and one member, or override `advantages`. (A transform of a dataset must give a "
+                    "row the same prompt each time.)"
                 )
     return rows, members
 

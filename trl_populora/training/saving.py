@@ -40,7 +40,7 @@ def save_run(trainer: "PopulationSelfPlayTrainer", folder: str) -> None:
     trainer.population.save(folder)
     state = {
         "step": trainer.state.global_step,
-        "ratings": trainer.ratings.state_dict(),
+        "ratings": trainer.source.ratings.state_dict(),
         "source": trainer.source.state_dict(),
         "guard": trainer.guard.state_dict(),
         "probes": trainer.probes.state_dict(),
