@@ -389,7 +389,7 @@ def test_resume_is_exact_in_a_later_epoch(make):
     again = make(**settings)
     perturb(again.population, 0.7)
     again.train(resume_from_checkpoint=f"{whole.args.output_dir}/checkpoint-4")
-    assert again.source.state_dict() == whole.source.state_dict() and len(whole.lineage) > 1
+    assert again.ratings.state_dict() == whole.ratings.state_dict() and len(whole.lineage) > 1
     for name in whole.population:
         assert member_state(again, name) == member_state(whole, name)
     assert timeless(again.state.log_history) == timeless(whole.state.log_history)

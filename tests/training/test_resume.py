@@ -17,6 +17,7 @@ def outcome(trainer):
     return {
         "members": {name: member_state(trainer, name) for name in trainer.population},
         "table": [member.to_json() for member in trainer.population.values()],
+        "ratings": trainer.source.ratings.state_dict(),
         "source": trainer.source.state_dict(),
         "lineage": [event.to_json() for event in trainer.lineage],
         "rates": [group["lr"] for group in trainer.optimizer.param_groups],
