@@ -153,7 +153,8 @@ def test_nothing_enters_the_game(make_trainer):
     before = trainer.source.state_dict(), trainer.ratings.state_dict()
     trainer.probes.begin(step=0)
     record, rows = trainer.probes.measure(step=0, round=0)
-    assert (trainer.source.state_dict(), trainer.ratings.state_dict()) == before and not trainer.source.execution_counts
+    assert (trainer.source.state_dict(), trainer.ratings.state_dict()) == before
+    assert not trainer.source.execution_counts
     assert record["founders"]["tasks"] == 2 and {row["exam"] for row in rows} == {"founders", "proposals"}
     assert {row["player"] for row in rows} == {"student_0", "student_1", "student_0@0", "student_1@0"}
 
