@@ -345,26 +345,28 @@ def finish(
     an exam failed, or something could not be written or pushed."""
     from .hub import HubError
 
-    problems = []
+    problems, over = [], "training has ended and is saved, but"
     if exams:
+        again = f"To take them again: {exams_command(run, args)}"
         try:
             if left := take_final_exams(exams, args, trainer):
-                problems.append(f"these final exams failed: {', '.join(left)}")
+                problems.append(f"{over} these final exams failed: {', '.join(left)}. {again}")
         except Exception as error:  # as of an engine that has died
-            problems.append(" ".join(f"the final exams ended early ({type(error).__name__}: {error})".split()))
-        if problems:
-            problems[0] += f". To take them again: {exams_command(run, args)}"
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            problems.append(f"{over} the final exams ended early ({told}). {again}")
     try:
         write_results(run, args, trainer, view)
         if args.push_to_hub and (address := trainer.push_to_hub()):
             view.note(f"Pushed: {address}")
     except HubError as error:
-        problems.append(f"the push failed: {error}")
+        problems.append(f"{over} the push failed: {error}")
     except OSError as error:
         problems.append(f"not all results could be written: {error}. {told_after_training(run, args, trainer)}")
     trainer.close()
     trainer.accelerator.end_training()
-    return print_error(f"training has ended and is saved, but {'; '.join(problems)}", FAILURE) if problems else 0
+    for problem in problems:
+        print_error(problem, FAILURE)
+    return FAILURE if problems else 0
 
 
 def write_results(

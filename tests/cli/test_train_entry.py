@@ -14,6 +14,7 @@ import trl
 from tests.processes import taken
 from trl_populora import cli, train
 from trl_populora.executor import Executor, SandboxError
+from trl_populora.run_files.checkpoint import FORMAT_VERSION
 from trl_populora.run_files.layout import POPULATION_FILE, RUN_FILE
 from trl_populora.run_files.run_folder import RunFolder
 
@@ -341,7 +342,7 @@ def test_auto_takes_the_newest_whole_checkpoint(recipe, tmp_path):
         folder.mkdir(parents=True)
         (folder / "optimizer.pt").write_text("abc")
         files = {"optimizer.pt": (3, zlib.crc32(b"abc"))}
-        (folder / "manifest.json").write_text(json.dumps({"format": 2, "files": files}))
+        (folder / "manifest.json").write_text(json.dumps({"format": FORMAT_VERSION, "files": files}))
     (tmp_path / "run" / "checkpoint-12" / "optimizer.pt").write_text("ab")  # cut off
     assert train.prepare_output(args) == str(tmp_path / "run" / "checkpoint-10")
     _, args = train.parse(recipe(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-12")))

@@ -10,6 +10,7 @@ import yaml
 from tests.reporting.conftest import make_round
 from trl_populora.experiments import jobs, read_experiment
 from trl_populora.experiments.jobs import Stage
+from trl_populora.run_files.run import TABLE_VERSION
 
 
 class Plan:
@@ -73,6 +74,15 @@ def view():
     return View()
 
 
+def table_of(students: int) -> dict:
+    """`population.json` of a teacher and these students."""
+    names = ["teacher_0", *(f"student_{i}" for i in range(students))]
+    row = {"version": 0, "operator": "", "parents": []}
+    members = [row | {"id": name, "role": name.partition("_")[0]} for name in names]
+    sizes = {"num_teachers": 1, "num_students": students, "shared_member": False}
+    return {"format": TABLE_VERSION, "members": members, **sizes}
+
+
 def left_by_training(job) -> dict[str, str]:
     """File -> content. The arm "two" solves more, the more the higher the seed."""
     gain = 0.1 * (1 + job.seed) if job.arm == "two" else 0.0
@@ -82,7 +92,7 @@ def left_by_training(job) -> dict[str, str]:
     return {
         "history.jsonl": "".join(f"{json.dumps(one)}\n" for one in rounds),
         "run.json": json.dumps({"model": "tiny", "settings": {"seed": job.seed, "teacher_reward": reward}}),
-        "population.json": json.dumps({"members": [{"id": "student_0", "role": "student"}]}),
+        "population.json": json.dumps(table_of(1)),
     }
 
 

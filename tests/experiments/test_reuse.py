@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from tests.experiments.conftest import table_of
 from trl_populora.experiments import read_experiment
 from trl_populora.experiments.jobs import Commands, run_jobs
 from trl_populora.experiments.reuse import reuse_runs, reused
@@ -105,8 +106,7 @@ def test_all_students_and_their_average_must_have_been_examined(plan, stub, view
         return stub()(job, stage)
 
     run_jobs(read.all_jobs, read.asked(EXAMS), command, view)
-    students = [{"id": f"student_{i}", "role": "student"} for i in range(2)]
-    (plan.folder / "out/one/seed_0/population.json").write_text(json.dumps({"members": students}))
+    (plan.folder / "out/one/seed_0/population.json").write_text(json.dumps(table_of(2)))
     file = plan.folder / "out/one/seed_0/evaluation/evaluation.json"
     record = json.loads(file.read_text())
     scores = record["exams"][0]["scores"]

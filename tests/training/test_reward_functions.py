@@ -16,6 +16,7 @@ def test_functions_of_one_name_are_numbered():
         "self_play_reward_2",
         "<lambda>_3",
     ]
+    assert numbered(["a", "a", "a_2"]) == ["a", "a_2", "a_2_2"]
 
 
 @pytest.mark.parametrize("given", [None, 0.5, ["a"], "0.5", [[1.0]], [1.0, "2"]])

@@ -107,7 +107,6 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
         exam = found.exam(data) if isinstance(found, Benchmark) else _called(name, found)
         if exam.name.partition("[")[0] in LEVELS:
             raise ValueError(f"exam {name!r} calls itself {exam.name!r}, as an exam of this package does: rename it.")
-        exam.make_grader(None)
     else:
         raise ValueError(
             f"exam {name!r} is unknown. {suggest(whole, [*LEVELS, *BUILT_IN])} Frozen tasks are named 'tasks:PATH', a "
@@ -128,6 +127,7 @@ def _called(name: str, function: Callable[[], Any]) -> Exam:
         ) from error
     if not isinstance(exam, Exam):
         raise ValueError(f"exam {name!r}: {_split(name)[0]} gives {exam!r}, not a trl_populora.evaluation.Exam.")
+    exam.make_grader(None)  # refused now if it cannot be made
     return exam
 
 

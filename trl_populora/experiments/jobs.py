@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import IO, Any, Protocol
 
-from ..run_files.files import open_log, read_json, write_file
+from ..run_files.files import open_log, write_file
 from ..run_files.layout import (
     EVALUATION_FOLDER,
     HISTORY_FILE,
@@ -27,7 +27,7 @@ from ..run_files.layout import (
     POPULATION_FILE,
     left_by_a_run,
 )
-from ..run_files.run import AVERAGE, read_scores
+from ..run_files.run import AVERAGE, read_scores, read_table
 from .plan import Asked, Experiment, Job
 
 
@@ -89,11 +89,7 @@ def untaken(folder: str, asked: Asked) -> str:
     """Which exam a finished run still has to take, and why; empty if it took all as they are asked. `populora
     evaluate` may have replaced the scores."""
     taken = {exam["exam"]: exam for exam in read_scores(folder).get("exams", ())}
-    rows = read_json(os.path.join(folder, POPULATION_FILE), missing="").get("members", ())
-    try:
-        students = [row["id"] for row in rows if row["role"] != "teacher"]
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{POPULATION_FILE} in {folder} is damaged ({error!r}). Restore the file.") from None
+    students = [row["id"] for row in read_table(folder)["members"] if row["role"] != "teacher"]
     players = [*students, *([AVERAGE] if asked.average and len(students) > 1 else [])]
     for name in asked.exams:
         if name not in taken:

@@ -1,9 +1,9 @@
 """Checks of a user's reward functions: whether they can be called, before a run starts, and what they return."""
 
 import inspect
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
+from itertools import count
 from typing import Any
 
 from torch import nn
@@ -45,11 +45,10 @@ def check_reward_functions(functions: Sequence[Any], columns: Collection[str], *
 
 def numbered(names: Sequence[str]) -> list[str]:
     """These names of reward functions, with a number for those that occur again: their metrics would be one."""
-    seen: Counter[str] = Counter()
-    given = []
+    given: list[str] = []
     for name in names:
-        seen[name] += 1
-        given.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+        numbers = (name if number == 1 else f"{name}_{number}" for number in count(1))
+        given.append(next(one for one in numbers if one not in given))
     return given
 
 
