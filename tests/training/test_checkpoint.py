@@ -1,6 +1,7 @@
 """Checkpoints are whole or do not exist; what is torn or foreign is refused, and the one before is offered."""
 
 import errno
+import json
 import os
 import resource
 import shutil
@@ -18,7 +19,7 @@ from tests.training.conftest import finished
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import files, outcome
 from trl_populora.run_files import checkpoint
-from trl_populora.run_files.checkpoint import find_checkpoint, find_defect, whole_checkpoints
+from trl_populora.run_files.checkpoint import FORMAT_VERSION, find_checkpoint, find_defect, whole_checkpoints
 from trl_populora.run_files.files import files_below
 from trl_populora.run_files.layout import ADAPTER_FILE, MANIFEST_FILE, STAGING_FOLDER
 
@@ -113,7 +114,7 @@ def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
     assert find_defect(str(tmp_path / "other")).startswith(MANIFEST_FILE)
     (tmp_path / "other" / MANIFEST_FILE).write_text('{"format": 99, "files": {}}')
     assert "format 99" in find_defect(str(tmp_path / "other"))
-    (tmp_path / "other" / MANIFEST_FILE).write_text('{"format": 2, "files": {"a": 1}}')
+    (tmp_path / "other" / MANIFEST_FILE).write_text(json.dumps({"format": FORMAT_VERSION, "files": {"a": 1}}))
     assert "cannot be read" in find_defect(str(tmp_path / "other"))
     (tmp_path / "other" / MANIFEST_FILE).write_text("[")
     assert "cannot be read" in find_defect(str(tmp_path / "other"))
