@@ -61,13 +61,11 @@ def writing(tree: ast.AST) -> list[str]:
     return found
 
 
-@pytest.mark.slow
 def test_every_name_is_spelled_once():
     found = {name: wrong for name, tree in sources() if (wrong := misspelled(tree))}
     assert not found, "use trl_populora.run_files.layout"
 
 
-@pytest.mark.slow
 def test_every_file_is_written_by_one_room():
     found = {name: wrong for name, tree in sources() if (wrong := writing(tree))}
     assert not found, "use trl_populora.run_files.files"

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..extras import MissingPackageError
+from ..run_files.layout import TABLE_SUFFIX
 from ..settings import suggest
 from ..tasks import TaskType, make_task_types
 from ..tasks.registry import BUILT_IN as TYPES
@@ -49,8 +50,8 @@ def make_exams(
     for exam in exams:
         if (other := files.setdefault(exam.file_stem, exam.name)) != exam.name:
             raise ValueError(
-                f"the exams {other!r} and {exam.name!r} would both write {exam.file_stem}.parquet: name one of them "
-                "otherwise."
+                f"the exams {other!r} and {exam.name!r} would both write {exam.file_stem}{TABLE_SUFFIX}: name one "
+                "of them otherwise."
             )
     return exams
 
