@@ -182,12 +182,14 @@ def alternatives(hint: Any) -> tuple:
     return (hint,) if get_origin(hint) in (list, dict, *SAME) or not get_args(hint) else get_args(hint)
 
 
+@cache
 def _is_plain(hint: Any) -> bool:
     """Whether a hint is that of a number, true or false, or a mapping; and not only of text."""
     kinds = _kinds(hint).keys() - {NoneType}
     return kinds <= {int, float, bool, str, dict} and not kinds <= {str}
 
 
+@cache
 def _kinds(hint: Any) -> dict[type, Any]:
     """The plain types that a hint allows, each with its full hint."""
     origins = ((get_origin(kind) or kind, kind) for kind in alternatives(hint))
