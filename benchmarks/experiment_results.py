@@ -161,7 +161,7 @@ def curve(runs: Sequence[PlayedRun], name: str) -> list[list[float | None]]:
     """Last round of a block, mean over seeds, and the ends of its interval."""
     points = []
     for end in range(BLOCK, min(run.rounds for run in runs) + 1, BLOCK):
-        own = [[v for n, v in run.curves.get(name, {}).items() if end - BLOCK < n <= end] for run in runs]
+        own = [[v for n, v in run.curve(name).items() if end - BLOCK < n <= end] for run in runs]
         if values := [fmean(block) for block in own if block]:
             points.append([end, *(_round(one) for one in interval(values))])
     return points

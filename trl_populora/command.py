@@ -25,10 +25,12 @@ def populora() -> str:
 
 
 def print_error(problem: object, code: int, *, every_rank: bool = False) -> int:
-    """Writes `populora: error: ...` to standard error, once for all ranks or on every one; returns the exit code."""
+    """Writes `populora: error: ...` to standard error, once for all ranks or on every one, where those after the first
+    add their number; returns the exit code."""
     if every_rank or is_first_rank():
+        place = "" if is_first_rank() else f" (rank {os.environ['RANK']})"
         with suppress(OSError):
-            sys.stderr.write(f"populora: error: {problem}\n")
+            sys.stderr.write(f"populora: error{place}: {problem}\n")
     return code
 
 

@@ -57,10 +57,11 @@ def run_recipe(argv: Sequence[str] | None) -> int:
     filter_messages()
     try:
         run, args = parse(sys.argv[1:] if argv is None else list(argv), base_here=True)
-    except ValueError as error:
-        return print_error(error, WRONG_CALL)
+    except ValueError as error:  # each machine has its own files
+        return print_error(error, WRONG_CALL, every_rank=os.environ.get("LOCAL_RANK") == "0")
     except KeyboardInterrupt:
         return print_error(TOO_EARLY, STOPPED)
+    problem: ValueError | None = None
     folder = args.output_dir
     try:
         with gone_if_unused(folder, lambda: holds_a_run(folder) or is_taken(folder)), ExitStack() as held:
@@ -69,20 +70,22 @@ def run_recipe(argv: Sequence[str] | None) -> int:
                     check_writable(folder, option="output_dir")
                     held.enter_context(alone(folder))
                 except ValueError as error:
-                    return print_error(error, WRONG_CALL)
-            return start(run, args)
+                    if os.environ.get("WORLD_SIZE", "1") == "1":
+                        return print_error(error, WRONG_CALL)
+                    problem = error  # which the others wait for
+            return start(run, args, problem)
     except KeyboardInterrupt:  # a second one, before the first was reported
         return print_error("stopped", STOPPED)
 
 
-def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
-    """Run what a recipe says; returns the exit code."""
+def start(run: RunArguments, args: PopulationSelfPlayConfig, problem: ValueError | None = None) -> int:
+    """Run what a recipe says, unless this process has a problem with the folder; returns the exit code."""
     try:
         from .evaluation.evaluating import check_length
         from .training.ranks import decided_by_first
         from .training.trackers import TrackerError
 
-        checkpoint = decided_by_first(lambda: prepare_output(args))
+        checkpoint = decided_by_first(lambda: prepare_output(args, problem))
         exams = final_exams(run, args)
         view, trainer = build(run, args)
         for exam in exams:
@@ -90,7 +93,8 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
         trainer.check_checkpoint(checkpoint)
         trainer.check_sandbox()
     except (ValueError, OSError, ImportError) as error:
-        return print_error(" ".join(str(error).split()), WRONG_CALL)
+        own = not getattr(error, "everyones", False)  # as `decided_by_first` says
+        return print_error(" ".join(str(error).split()), WRONG_CALL, every_rank=own)
     except SandboxError as error:  # each machine has its own
         return print_error(error, WRONG_CALL, every_rank=True)
     except KeyboardInterrupt:
@@ -101,7 +105,7 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
                 try:
                     warm_up(run, args, trainer, view)
                 except ValueError as error:
-                    return print_error(error, FAILURE)
+                    return print_error(error, FAILURE, every_rank=True)
             trainer.train(resume_from_checkpoint=checkpoint or ("auto" if wants_newest(args) else None))
     except TrackerError as error:  # before the first round
         return print_error(" ".join(str(error).split()), WRONG_CALL)
@@ -129,8 +133,8 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
 # Before training ---------------------------------------------------------------------------------------------------
 
 
-def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
-    """Finds the checkpoint to resume from, if any. Nothing is removed yet.
+def prepare_output(args: PopulationSelfPlayConfig, problem: ValueError | None = None) -> str | None:
+    """Finds the checkpoint to resume from, if any. Nothing is removed yet. A problem that was met before is raised.
 
     Returns:
         `str` or `None`: `resume_from_checkpoint`, with `auto` turned into the newest whole checkpoint, `None` if there
@@ -140,6 +144,8 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
         ValueError: If the folder holds another run, or the checkpoint does not exist. With `auto`, a run that was
             stopped before its first checkpoint is started again; a finished one is not.
     """
+    if problem is not None:
+        raise problem
     folder, wanted = args.output_dir, args.resume_from_checkpoint
     auto = wants_newest(args)
     if found := find_checkpoint("auto" if auto else wanted or None, folder):

@@ -233,13 +233,17 @@ def test_mistakes_on_the_command_line(recipe, capfd, tmp_path):
     assert "must be a mapping" in capfd.readouterr().err
 
 
-def test_only_rank_zero_complains(recipe, capfd, monkeypatch):
+def test_a_mistake_in_the_recipe_is_told_once_on_each_machine(recipe, capfd, monkeypatch):
     monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("LOCAL_RANK", "1")
     assert train.main(recipe(num_students=0)) == 2
-    assert "populora: error" in capfd.readouterr().err, "a RANK without a WORLD_SIZE is left over"
+    assert "populora: error: " in capfd.readouterr().err, "a RANK without a WORLD_SIZE is left over"
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert train.main(recipe(num_students=0)) == 2
     assert "populora: error" not in capfd.readouterr().err
+    monkeypatch.setenv("LOCAL_RANK", "0")  # the first of another machine, which may have another file
+    assert train.main(recipe(num_students=0)) == 2
+    assert "populora: error (rank 1): " in capfd.readouterr().err
 
 
 def test_a_base_that_was_cut_off_is_named(recipe, capfd, tmp_path, tiny_model, run_folder):
@@ -392,7 +396,7 @@ def test_a_recipe_trains_students_on_a_dataset(recipe, tmp_path, monkeypatch, ca
     assert "student_1" in out and "Strongest student" in out and "solve rate" not in out
     assert re.search(r"student_1  4 rows, \d+ prompt tokens, \d+ completion tokens, 2 updates", out)
     assert cli.main(["report", str(tmp_path / "run"), "--no-plots"]) == 0
-    assert re.search(r"student_1 +4 +\d+ +\d+ +2 +0\n", capfd.readouterr().out)
+    assert re.search(r"student_1 +4 +\d+ +\d+ +2 +0 +0\n", capfd.readouterr().out)
     assert (tmp_path / "run" / "student_0" / "adapter_model.safetensors").is_file()
 
 

@@ -370,7 +370,8 @@ def test_rows_of_champions_are_counted_apart_from_those_of_members():
     assert more == replace(plain, guest_rows=3, guest_tokens=15)
     assert round_metrics(more)["compute/guest_rows"] == 3 and "compute/guest_rows" not in round_metrics(plain)
     assert run_cost([more, plain]) == run_cost([plain, plain])._replace(
-        unlearned_rows=run_cost([plain, plain]).unlearned_rows + 3
+        unlearned_rows=run_cost([plain, plain]).unlearned_rows + 3,
+        unlearned_tokens=run_cost([plain, plain]).unlearned_tokens + 15,
     )
 
 

@@ -122,6 +122,14 @@ def test_worst_are_replaced_best_breed_the_rest_stay():
         assert ratings[name] == Rating(old[name].mu, max(SIGMA / 2, old[name].sigma)), "a new interval begins for all"
 
 
+def test_a_childs_rating_is_that_after_all_births():
+    """Teachers with invalid proposals are rated against the mean student, which a better student raises."""
+    table, ratings = played(4, 4)
+    ratings.update(Outcome(name, "student_3", 8, 0, forfeit=True) for name in ratings.teachers)
+    for event in evolve(table, ratings, settings=EvolutionSettings(), step=20, rng=generator()):
+        assert event.rating_after == (ratings[event.slot].mu, ratings[event.slot].sigma)
+
+
 def test_a_real_population_evolves_in_place():
     population = tiny_population(2, 4)
     ratings = Ratings(population.teachers, population.students)

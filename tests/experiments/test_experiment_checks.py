@@ -40,6 +40,7 @@ def test_sizes_are_those_of_the_recipe(plan):
             "measures.m: .* no metric 'solv_rate'. Did you mean",
         ),
         ({"measures": {"m": {"metric": "population/student_7/reward"}}}, "no metric"),
+        ({"measures": {"m": {"metric": "teachers/refused/duplicat"}}}, "Did you mean 'teachers/refused/duplicate'"),
         ({"exams": ["held_uot"], "measures": {"m": {"exam": "held_uot"}}}, "exams: exam 'held_uot' is unknown"),
     ],
 )
@@ -121,6 +122,7 @@ def test_every_metric_of_a_round_is_known(plan):
     given = {name for summary in rounds for name in round_metrics(summary)}
     assert {name for name in given - known if not name.startswith(OPEN)} == set()
     assert {"complexity/ast_nodes", "tasks/unsolved", "types/solve_rate/code_i", "seconds/extra"} <= known
+    assert {"executor/cpu_timeout", "teachers/refused/duplicate", "compute/guest_rows"} <= known
 
 
 def test_metrics_of_an_agent_that_plays_itself_are_known(plan):

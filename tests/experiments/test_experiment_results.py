@@ -4,6 +4,7 @@ import json
 import runpy
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from scipy import stats
@@ -35,7 +36,8 @@ def test_every_pair_of_arms_is_compared_seed_by_seed(record):
 
 def test_curves_are_means_of_blocks_over_seeds(record, monkeypatch):
     assert record["curves"]["solve_rate"] == {"one": [], "two": []}  # four rounds are less than a block
-    runs = [type("Run", (), {"rounds": 20, "curves": {"x": {n + 1: seed + n for n in range(20)}}}) for seed in (0, 2)]
+    points = [{n + 1: seed + n for n in range(20)} for seed in (0, 2)]
+    runs = [SimpleNamespace(rounds=20, curve={"x": own}.get) for own in points]
     first, last = SCRIPT["curve"](runs, "x")
     assert first[:2] == [10, 5.5] and last[:2] == [20, 15.5]
     assert first[2] == pytest.approx(5.5 - stats.t.ppf(0.975, 1), abs=1e-3)

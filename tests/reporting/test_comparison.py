@@ -9,6 +9,7 @@ from scipy import stats
 
 from tests.reporting.conftest import make_round
 from trl_populora.reporting.comparison import Arm, Comparison, PlayedRun, flat, group_arms, read_run, tail_mean
+from trl_populora.reporting.tables import compute_table
 from trl_populora.run_files.files import write_json, write_lines
 
 
@@ -144,7 +145,35 @@ def test_compute_is_summed_over_rounds_and_averaged_over_seeds():
     cost = found.cost(arm)
     assert (cost.adapters, cost.rows, cost.completion_tokens, cost.updates) == (4, 3 * 4 * 16, 3 * 4 * 700, 12)
     assert cost.seconds == pytest.approx(3 * 6.11)
-    assert found.adapters(arm)["student_1"] == (48, 300, 2100, 3, 0)
+    assert found.adapters(arm)["student_1"] == (48, 300, 2100, 3, 0, 0)
+    assert "champions" not in found.adapters(arm)
+
+
+def test_rows_of_champions_stand_beside_those_of_adapters():
+    run = made(0, rounds=2)
+    guests = [replace(one, guest_rows=3 * number, guest_tokens=10) for number, one in enumerate(run.history)]
+    arm = Arm("x", (replace(run, history=guests),))
+    found = Comparison((arm,))
+    assert found.adapters(arm)["champions"] == (0, 0, 0, 0, 3, 20)
+    assert found.cost(arm).unlearned_rows == sum(own[4] for own in found.adapters(arm).values()) == 3
+    printed = compute_table(guests, plain=True)
+    assert [list(column.cells)[-1] for column in printed.columns] == ["champions", "0", "0", "0", "0", "3", "20"]
+
+
+def test_a_round_without_a_refusal_counts_as_none():
+    """Otherwise what happens in one round of ten would count as if it happened in all."""
+    refused = {"teachers": {"duplicate": 4}}
+    arms = []
+    for name, numbers in (("a", [1]), ("b", [0, 1])):
+        history = [replace(make_round(n), refusals=refused if n in numbers else {}) for n in range(2)]
+        arms.append(Arm(name, (replace(made(0, rounds=2), history=history),)))
+    found = Comparison(tuple(arms))
+    assert [found.value(arm.runs[0], "teachers/refused/duplicate") for arm in arms] == [4.0, 4.0]  # the last round
+    assert [point.mean for point in found.curve(arms[0], "teachers/refused/duplicate")] == [0.0, 4.0]
+    assert arms[0].runs[0].curve("teachers/refused/exception") == {1: 0.0, 2: 0.0}
+    assert tail_mean(arms[0].runs[0].curve("teachers/refused/duplicate"), 2, 2) == 2.0
+    on_data = replace(made(0, rounds=1), history=[replace(make_round(0), teachers=(), refusals={})])
+    assert not on_data.curve("teachers/refused/duplicate") and on_data.curve("seconds/recombine") == {1: 0.0}
 
 
 def test_settings_that_differ_come_with_every_arm():

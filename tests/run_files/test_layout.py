@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 import trl_populora
 from trl_populora.run_files import layout
 from trl_populora.run_files.layout import checkpoint_folder, checkpoint_step, checkpoints

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from trl_populora.diagnostics import round_metrics
 from trl_populora.training import callbacks
 
 
@@ -52,6 +53,14 @@ def test_what_is_counted_is_summed_over_the_rounds_of_a_log(make_trainer):
     assert log["round"] == 3 and log["alarms"] == sum(len(one.alarms) for one in rounds)
     fills = [one.fill_rate for one in rounds]
     assert log["fill_rate"] == pytest.approx(sum(fills) / 4)
+    metrics = [round_metrics(one) for one in rounds]
+    seldom = {
+        name for one in metrics for name in one if "/refused/" in name or name.startswith(("executor/", "seconds/"))
+    }
+    seldom = {name for name in seldom if not all(name in one for one in metrics)}
+    assert {"seconds/recombine"} < seldom
+    for name in seldom:
+        assert log[name] == pytest.approx(sum(one.get(name, 0) for one in metrics) / 4), name
 
 
 @pytest.mark.parametrize("interval", [0, 1])

@@ -8,6 +8,7 @@ from tests.tiny import lora, tiny_model, tiny_tokenizer
 from trl_populora.recipe import RunArguments
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 from trl_populora.training.checks import CHOICES, prompt_limit
+from trl_populora.training.round_shape import check_processes
 from trl_populora.training.supported import without_effect
 
 
@@ -313,3 +314,12 @@ def test_prompts_may_fill_what_completions_leave_of_the_engine(config):
     with pytest.raises(ValueError, match="max_prompt_tokens=993.*the engine's 1000 tokens"):
         prompt_limit(config(max_prompt_tokens=993), 1000)
     trainer.close()
+
+
+def test_more_processes_than_the_launcher_has_told_are_refused(config, monkeypatch):
+    """As under mpirun, which accelerate knows by other variables: a round would be cut as if one process played it."""
+    args = config()
+    monkeypatch.setattr(PopulationSelfPlayConfig, "world_size", property(lambda self: 2))
+    check_processes(args, 2)
+    with pytest.raises(ValueError, match="There are 2 processes, and the environment variable WORLD_SIZE did not say"):
+        config()

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.generation.fake_server import ModelServer, running
-from tests.processes import run_ranks
+from tests.processes import run_ranks, taken
 from tests.tiny import tiny_model
 from tests.training.two_processes import main
 from trl_populora.generation.engines import VLLM
@@ -172,6 +172,56 @@ def test_replicas_that_differ_end_the_job_with_the_reason(tmp_path):
     done = launch(tmp_path / "run", 2, "4", "2", "", "differs")
     assert done.returncode != 0
     assert "After step 2 the ranks no longer hold the same weights of student_0" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_first_rank_ends_training_for_all(tmp_path):
+    _, records = run(tmp_path / "run", 2, "4", "2", "", "stops")
+    assert [record["step"] for record in records] == [2, 2]
+
+
+REWARDS = """
+import os
+
+if os.environ["RANK"] == "1":
+    raise ValueError("this machine has no grader")
+
+
+def zero(completions, **kwargs):
+    return [0.0] * len(completions)
+"""
+
+
+@pytest.mark.slow
+def test_who_has_a_mistake_tells_it(tmp_path):
+    """One of rank 1 alone, which the first never learns of; and one of the first, for which the others wait."""
+    (tmp_path / "own_rewards.py").write_text(REWARDS)
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "1 + 1 ="}\n')
+    settings = {"model_name_or_path": "none", "num_teachers": 0, "num_students": 2, "use_cpu": True, "bf16": False}
+    settings |= {"dataset_name": str(tmp_path / "rows.jsonl"), "reward_funcs": ["own_rewards.zero"], "max_steps": 1}
+    settings |= {"output_dir": str(tmp_path / "run"), "evolution_interval": 0, "per_device_train_batch_size": 1}
+    (tmp_path / "recipe.yaml").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone", "-m"]
+    command += ["trl_populora.train", "--config", str(tmp_path / "recipe.yaml")]
+
+    def told():
+        done = subprocess.run(
+            command,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}", "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+        assert done.returncode != 0
+        return done.stderr
+
+    assert "populora: error (rank 1): " in (words := told()) and "this machine has no grader" in words, words[-3000:]
+    (tmp_path / "run").mkdir()
+    with taken(tmp_path / "run"):
+        words = told()
+    assert words.count("populora: error") == 1 and "another run trains there" in words, words[-3000:]
+    assert "rank1]: Traceback" not in words and "Connection closed" not in words
 
 
 def _environment(process: Path) -> str:

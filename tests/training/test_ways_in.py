@@ -56,8 +56,8 @@ UPSTREAM = {
 @pytest.fixture
 def unchecked(monkeypatch):
     """Transport only: what values must satisfy together is tested in test_config."""
-    for name in ("check_choices", "check_population", "derive_batch", "check_supported"):
-        monkeypatch.setattr(config, name, lambda args: None)
+    for name in ("check_choices", "check_population", "derive_batch", "check_processes", "check_supported"):
+        monkeypatch.setattr(config, name, lambda *args: None)
     for name in ("check_choices", "check_numbers"):  # of recipe_checks
         monkeypatch.setattr(checks, name, lambda args: None)
 

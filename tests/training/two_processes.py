@@ -1,7 +1,8 @@
 """A rank of test_two_processes.py: trains a tiny population, writes what this rank ended with.
 
 Arguments: folder, optimizer steps, per-device batch, checkpoint to resume from ("" for none), what goes wrong on
-rank 1 in its second round ("dies", "differs" or nothing), and further settings as JSON.
+rank 1 in its second round ("dies", "differs" or nothing; with "stops", rank 0 ends training), and further settings as
+JSON.
 """
 
 import json
@@ -60,7 +61,13 @@ def main(
         tiny_model(), hash_reward, args, processing_class=tiny_tokenizer(), peft_config=lora()
     )
     perturb(trainer.population, 0.1)
-    if trouble:
+    if trouble == "stops":
+
+        def stop(summary):
+            trainer.control.should_training_stop = summary.round == 1
+
+        trainer.on_round = stop
+    elif trouble:
         callback = Trouble(trouble)
         callback.trainer = trainer
         trainer.add_callback(callback)
@@ -75,6 +82,7 @@ def main(
         "texts": [row["completion"] for row in trainer.source.rows()],
         "executed": sum(trainer.source.execution_counts.values()),
         "processes": trainer.accelerator.num_processes,
+        "step": trainer.state.global_step,
     }
     with open(os.path.join(folder, f"rank{rank}.json"), "w", encoding="utf-8") as file:
         json.dump(record, file)

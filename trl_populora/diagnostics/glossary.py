@@ -25,7 +25,8 @@ which plays both), because what one side wins the other side loses. So in self-p
 `frac_reward_zero_std` and `rewards/…` are not logged. TRL's other numbers cover both roles (`loss`, `entropy`, `kl`,
 `clip_ratio/…`, `completions/…`, `sampling/…`). They measure cost and stability. They do not measure success.
 
-**Missing numbers.** A number that does not exist in a round has no key.
+**Missing numbers.** A number that does not exist in a round has no key, and means leave the round out. Only where the
+table says *else 0*, a round without the number counts as 0, and so does a log without it.
 
 **Matched attempts.** A *matched* attempt is an attempt at a valid task that a current teacher proposed to a current
 student. Fill-ins (tasks from the buffer), games with champions of the past, and rows on which the executor failed are
@@ -62,7 +63,8 @@ def glossary() -> Iterator[str]:
         for one in metrics:
             name = re.sub(r"\{(\w+)\}", r"<\1>", one.name)
             names = f"`{name}`, `eval_{name}`" if one.evaluated else f"`{name}`"
-            yield f"| {names} | {one.meaning} | {one.unit} | {one.combine} | {one.when or 'always'} |"
+            when = (one.when or "always") + ("; else 0" if one.zero else "")
+            yield f"| {names} | {one.meaning} | {one.unit} | {one.combine} | {when} |"
 
 
 if __name__ == "__main__":

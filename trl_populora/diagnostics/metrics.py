@@ -55,6 +55,7 @@ class Metric:
         combine (`str`): How the values of a logging interval become one, a key of `COMBINE`.
         when (`str`): When it is logged; empty for always.
         evaluated (`bool`): Whether evaluation on a dataset logs it as well, as `eval_<name>`.
+        zero (`bool`): Whether it is 0 in a round without it.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Metric:
     combine: str = "mean"
     when: str = ""
     evaluated: bool = False
+    zero: bool = False
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -136,13 +138,14 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("evolution/replaced", "Members that were replaced.", "count", "sum"),
         Metric("evolution/recombined", "Members that moved to the mean of their role.", "count", "sum"),
         Metric("seconds/{phase}",
-            "Wall-clock time of one part of a round. On a dataset, the parts are `sample` and `learn`.", "s"),
+            "Wall-clock time of one part of a round. On a dataset, the parts are `sample` and `learn`.",
+            "s", when="in rounds with this part", zero=True),
         Metric("compute/guest_rows",
             "Completions of champions of the past (`hall_of_fame_probability`), from which nobody learns.", "count",
-            when="in rounds with a champion"),
+            when=f"{SELF_PLAY}, in rounds with a champion", zero=True),
         Metric("executor/{status}",
             "Executions of a round that ended with this status.",
-            "count", when=f"{SELF_PLAY}, in rounds with such an execution"),
+            "count", when=f"{SELF_PLAY}, in rounds with such an execution", zero=True),
     ),
     "Members": (
         Metric("reward/{member}",
@@ -188,7 +191,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("compute/prompt_tokens/{member}", "Prompt tokens of these rows.", "tokens"),
         Metric("compute/unlearned_rows/{member}",
             "Completions that it never learns from: not chosen by `balance_rows`, extra attempts, rows without a "
-            "reward, or rows of a replaced member. Rows that wait (`solvable_rounds`) are counted in a later round.",
+            "reward, or rows of a replaced member. Rows that wait (`solvable_rounds`) are counted in a later round; "
+            "those that still wait at the end of a run are in no number.",
             "count"),
         Metric("compute/updates/{member}",
             "Optimizer steps that it took. It is 0 if no row of it has a reward, without a finite gradient, or if the "
@@ -229,7 +233,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("{role}/grad_norm", "Mean of `grad_norm` over members.", "0 or more"),
         Metric("{role}/refused/{reason}",
             "Completions of the role that were refused for this reason, without extra attempts.",
-            "count", when=f"{SELF_PLAY}, in rounds with such a refusal"),
+            "count", when=f"{SELF_PLAY}, in rounds with such a refusal", zero=True),
         Metric("{role}/weights/delta_norm",
             "Mean of `weights/delta_norm` over members.", "0 or more", "last", _WEIGHED),
         Metric("{role}/weights/effective_rank",
@@ -413,6 +417,12 @@ def matching(name: str) -> list[Metric]:
 def combination(name: str) -> str:
     """How the values of an interval become one, a key of `COMBINE`; `"mean"` for names not in the registry."""
     return next((metric.combine for metric in matching(name)), "mean")
+
+
+@cache
+def is_zero_without(name: str, *, self_play: bool) -> bool:
+    """Whether this metric is 0 in a round without it, such as the number of refusals for one reason."""
+    return any(metric.zero and (self_play or SELF_PLAY not in metric.when) for metric in matching(name))
 
 
 def overlays() -> Iterator[tuple[str, str, str]]:

@@ -141,7 +141,19 @@ def tell(
                     f"{population[name].version} by now. Ask again."
                 )
     before = {child.slot: ratings[child.slot] for child in offspring}  # a birth widens every member's rating
-    return [_write(population, ratings, child, step, before[child.slot], begin) for child in offspring]
+    for child in offspring:
+        _write(population, ratings, child, step, begin)
+    return [
+        EvolutionEvent(
+            **{field.name: getattr(child, field.name) for field in fields(Birth)},
+            step=step,
+            role=population[child.slot].role,
+            version=population[child.slot].version,
+            rating_before=(before[child.slot].mu, before[child.slot].sigma),
+            rating_after=(ratings[child.slot].mu, ratings[child.slot].sigma),  # all births move teachers' ratings
+        )
+        for child in offspring
+    ]
 
 
 def evolve(
@@ -231,12 +243,10 @@ def _breed(
     )
 
 
-def _write(
-    population: Population, ratings: _Ratings, child: Offspring, step: int, before: Any, begin: bool
-) -> EvolutionEvent:
-    """Puts a child into its slot and returns the event."""
+def _write(population: Population, ratings: _Ratings, child: Offspring, step: int, begin: bool) -> None:
+    """Puts a child into its slot."""
     parents = [name for name, _ in child.parents]
-    member = population.replace(
+    population.replace(
         child.slot,
         child.factors,
         operator=child.operator,
@@ -246,12 +256,3 @@ def _write(
         temperature=child.temperature,
     )
     ratings.inherit(child.slot, parents, begin=begin)
-    after = ratings[child.slot]
-    return EvolutionEvent(
-        **{field.name: getattr(child, field.name) for field in fields(Birth)},
-        step=step,
-        role=member.role,
-        version=member.version,
-        rating_before=(before.mu, before.sigma),
-        rating_after=(after.mu, after.sigma),
-    )

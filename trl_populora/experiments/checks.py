@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 PHASES = ("propose", "verify", "match", "solve", "judge", "extra", "sample", "learn", "weights", "recombine")
 ROLES = {"teacher": "teacher", "student": "student", "agent": "shared"}
 """What a member's name begins with -> its role."""
-OPEN = ("executor/", "teachers/refused/", "students/refused/", "teachers/rewards/", "students/rewards/")
-"""What the names of metrics begin with that depend on what happens in a run."""
+OPEN = ("teachers/rewards/", "students/rewards/")
+"""What the names of metrics begin with that depend on reward functions."""
 
 
 class Checked(NamedTuple):
@@ -137,7 +137,9 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     from ..diagnostics import MemberSummary, RoundSummary, round_metrics
     from ..diagnostics.metrics import MEMBER
     from ..diagnostics.task_metrics import TASK_METRICS
+    from ..executor import Status
     from ..population.member import member_names
+    from ..tasks import REASONS
     from ..training.first_tasks import types_in_play
 
     types = types_in_play(args, None) if args.num_teachers else {}
@@ -147,6 +149,7 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     members = member_names(args.num_teachers, args.num_students, shared=args.shared_member)
     ones = tuple(tuple(1 for _ in students) for _ in teachers)
     measures = {name for kind in types.values() if (one := kind.features(kind.simplest())) for name in one.measures}
+    reasons = {*REASONS, *(reason for kind in types.values() for reason in kind.reasons)}
     kinds = ("reward", "reward_std", "zero_std_groups")
     groups = ("teachers", "students")
     summary = RoundSummary(
@@ -170,6 +173,9 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
         coverage=dict.fromkeys(["filled", "new", *(f"filled/{name}" for name in teachers)], 0) if measures else {},
         tasks=dict.fromkeys(TASK_METRICS, 0.0),
         seconds=dict.fromkeys(PHASES, 0.0),
+        guest_rows=1,
+        statuses=dict.fromkeys(Status, 0) if types else {},
+        refusals=dict.fromkeys(groups, dict.fromkeys(reasons, 0)) if types else {},
         rewards={f"{group}/{kind}": 0.0 for group in groups for kind in kinds},
         cosines={group: dict.fromkeys(("mean", "min", "max"), 0.0) for group in groups},
     )

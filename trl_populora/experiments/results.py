@@ -118,7 +118,7 @@ def results(
 def measured(measure: Measure, run: PlayedRun, exam_names: Mapping[str, str]) -> float | None:
     """A run's value of a measure; `None` if it has none."""
     if measure.metric is not None:
-        return tail_mean(run.curves.get(measure.metric, {}), run.rounds, measure.last)
+        return tail_mean(run.curve(measure.metric), run.rounds, measure.last)
     return run.exams.get(exam_names[measure.exam or ""], {}).get(measure.of)
 
 

@@ -14,13 +14,14 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..diagnostics import RoundSummary, round_metrics
+from ..diagnostics.metrics import is_zero_without
 from ..run_files.files import unless_damaged
 from ..run_files.run import AVERAGE, BASE, read_record
 from .evaluation_file import read_evaluation
 from .history import read_history
 from .over_seeds import Difference, Interval, difference, interval
 from .probes import read_probes
-from .tables import compute_totals
+from .tables import Spent, champions_total, compute_totals
 
 
 SETTINGS = ("model", "revision", "quantization", "lora", "dataset", "dataset_part", "dataset_hash")
@@ -121,6 +122,12 @@ class PlayedRun:
                         curves.setdefault(f"{EXAMS}{exam}/{kind}", {})[record["round"]] = share
         return curves
 
+    def curve(self, name: str) -> Curve:
+        """A curve by name; empty if the run has none. Rounds without a number are 0 where that is what it means."""
+        own = self.curves.get(name, {})
+        zeros = {one.round + 1: 0.0 for one in self.history if is_zero_without(name, self_play=bool(one.teachers))}
+        return zeros | own
+
     @cached_property
     def exams(self) -> dict[str, dict[str, float]]:
         """Exam at the end -> accuracy of `"mean"`, `"weakest"` and `"best"` of those who solve, and of `"base"`.
@@ -197,6 +204,7 @@ class Cost(NamedTuple):
     completion_tokens: float
     updates: float
     unlearned_rows: float
+    unlearned_tokens: float
     seconds: float
 
 
@@ -253,10 +261,11 @@ class Comparison:
 
     def curve(self, arm: Arm, measure: str) -> list[Point]:
         """An arm's mean and interval, for every common round in which at least one seed has a value."""
-        rounds = sorted({number for run in arm.runs for number in run.curves.get(measure, ())})
+        curves = {id(run): run.curve(measure) for run in arm.runs}
+        rounds = sorted({number for curve in curves.values() for number in curve})
         points = []
         for number in (one for one in rounds if one <= self.rounds):
-            values = list(arm.by_seed(lambda run, number=number: run.curves.get(measure, {}).get(number)).values())
+            values = list(arm.by_seed(lambda run, number=number: curves[id(run)].get(number)).values())
             points.append(Point(number, *interval(values), len(values)))
         return points
 
@@ -266,7 +275,7 @@ class Comparison:
         if measure.startswith(FINAL):
             exam, _, kind = measure.removeprefix(FINAL).rpartition("/")
             return run.exams.get(exam, {}).get(kind)
-        curve = run.curves.get(measure, {})
+        curve = run.curve(measure)
         if measure.startswith(EXAMS):
             common = set.intersection(*(set(one.curves[measure]) for one in self.runs if measure in one.curves))
             newest = max((number for number in common if number <= self.rounds), default=None)
@@ -288,8 +297,12 @@ class Comparison:
         return Cost(*map(fmean, zip(*(run_cost(self._common(run)) for run in arm.runs))))
 
     def adapters(self, arm: Arm) -> dict[str, tuple[float, ...]]:
-        """Adapter -> rows, prompt tokens, completion tokens, updates and rows not learned from; means over runs."""
-        totals = [compute_totals(self._common(run)) for run in arm.runs]
+        """Adapter -> the numbers of [`tables.Spent`] as means over runs; and `"champions"`, if there were any."""
+        histories = [self._common(run) for run in arm.runs]
+        totals: list[dict[str, Spent]] = [compute_totals(history) for history in histories]
+        guests = [champions_total(history) for history in histories]
+        if any(one.unlearned_rows for one in guests):
+            totals = [own | {"champions": one} for own, one in zip(totals, guests, strict=True)]
         names = dict.fromkeys(name for own in totals for name in own)
         return {name: tuple(map(fmean, zip(*(own[name] for own in totals if name in own)))) for name in names}
 
@@ -415,10 +428,9 @@ def tail_mean(curve: Mapping[int, float], rounds: int, last: int) -> float | Non
 def run_cost(history: Sequence[RoundSummary]) -> Cost:
     """What a run learned from in these rounds, at least one."""
     totals = compute_totals(history)
-    rows, prompts, completions, updates, unlearned = map(sum, zip(*totals.values()))
-    unlearned += sum(summary.guest_rows for summary in history)
     seconds = sum(sum(summary.seconds.values()) for summary in history)
-    return Cost(len(totals), rows, prompts, completions, updates, unlearned, seconds)
+    spent = Spent(*map(sum, zip(*totals.values(), champions_total(history))))
+    return Cost(len(totals), *spent, seconds=seconds)
 
 
 def flat(record: Any, prefix: str = "") -> dict[str, str]:

@@ -18,6 +18,7 @@ from .page import Cell, Column, Facts, Plot, Section, Table, Text, render_page
 from .page.figures import line_figure, look, thinned
 from .page.formats import NOTHING
 from .plots import MEASURES
+from .tables import SPENT
 
 
 class Shown(NamedTuple):
@@ -235,7 +236,7 @@ def plot(comparison: Comparison, measure: str) -> Plot:
     points = {arm.name: comparison.curve(arm, measure) for arm in comparison.arms}
     seeds = {
         arm.name: [
-            [(number, value) for number, value in run.curves.get(measure, {}).items() if number <= comparison.rounds]
+            [(number, value) for number, value in run.curve(measure).items() if number <= comparison.rounds]
             for run in arm.runs
         ]
         for arm in comparison.arms
@@ -310,7 +311,8 @@ def compute_table(comparison: Comparison) -> Table:
         Column("arm"), Column("of"), Column("adapters", "count"), Column("rows", "count", "learned from"),
         Column("prompt tokens", "count"), Column("completion tokens", "count"),
         Column("updates", "count", "optimizer steps"),
-        Column("rows not learned from", "count"), Column("seconds", "count", "of rounds, without probes and saving"),
+        Column("rows not learned from", "count"), Column("their completion tokens", "count"),
+        Column("seconds", "count", "of rounds, without probes and saving"),
     ]  # fmt: skip
     rows = []
     for k, arm in enumerate(comparison.arms):
@@ -324,8 +326,7 @@ def compute_table(comparison: Comparison) -> Table:
 
 def adapters_table(comparison: Comparison) -> Table:
     """What each adapter learned from."""
-    kinds = ("rows", "prompt tokens", "completion tokens", "updates", "rows not learned from")
-    columns = [Column("arm"), Column("adapter", "code"), *(Column(kind, "count") for kind in kinds)]
+    columns = [Column("arm"), Column("adapter", "code"), *(Column(kind, "count") for kind in SPENT)]
     rows = [
         [Cell(arm.name, colour=look(k)["color"]), name, *counts]
         for k, arm in enumerate(comparison.arms)

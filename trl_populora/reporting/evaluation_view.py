@@ -163,7 +163,8 @@ def stars(record: Mapping[str, Any]) -> str:
     strict = 100 - (100 - 100 * record["level"]) / count
     return (
         f"Differences are paired by question, with 95% intervals. {counted(count, 'comparison')} in all; a star: "
-        f"the {strict:.4g}% interval excludes 0, and a sign-flip test agrees."
+        f"the {strict:.4g}% interval excludes 0, and a sign-flip test agrees. Where few questions differ, the 95% "
+        "interval is too narrow, so a difference without a star may be chance."
     )
 
 

@@ -141,7 +141,7 @@ def with_interval(one: Mapping[str, Any] | None) -> str:
     """A difference of `results.json`, with its interval if it has one."""
     if one is None:
         return NOTHING
-    return f"{one['difference']:+.3g}" + ("" if one["low"] is None else f" {ends(one)}")
+    return f"{round(one['difference'], 12) + 0.0:+.3g}" + ("" if one["low"] is None else f" {ends(one)}")
 
 
 def ends(one: Mapping[str, Any] | None) -> str:

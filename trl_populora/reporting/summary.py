@@ -37,7 +37,7 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     width = max(map(len, totals))
     replaced = any(summary.events for summary in history)
     lines.append(f"Learned from{' (each slot, with its earlier members)' if replaced else ''}:")
-    for name, (rows, prompt, tokens, updates, _) in totals.items():
+    for name, (rows, prompt, tokens, updates, *_) in totals.items():
         counts = f"{rows:,} rows, {prompt:,} prompt tokens, {tokens:,} completion tokens, {counted(updates, 'update')}"
         lines.append(f"  {name:<{width}}  {counts}")
     lines += probes_summary(probes)

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich import box
 from rich.console import Console
@@ -60,23 +60,46 @@ def compute_table(history: Sequence[RoundSummary], *, plain: bool = False) -> Ta
 
     An adapter is a slot: the rows of all members that it has had are added up.
     """
-    headings = ("rows", "prompt tokens", "completion tokens", "updates", "rows not learned from")
-    table = new_table("learned per adapter", *headings, plain=plain)
+    table = new_table("learned per adapter", *SPENT, plain=plain)
     totals = compute_totals(history)
     for name, counts in totals.items():
         table.add_row(name, *(f"{count:,}" for count in counts))
     if len(totals) > 1:
         table.add_row("mean", *(f"{sum(column) / len(totals):,.1f}" for column in zip(*totals.values())))
+    champions = champions_total(history)
+    if champions.unlearned_rows:
+        table.add_row("champions", *(f"{count:,}" for count in champions))
     return table
 
 
-def compute_totals(history: Sequence[RoundSummary]) -> dict[str, tuple[int, ...]]:
-    """Adapter -> rows, prompt tokens, completion tokens, updates and rows not learned from, over all rounds."""
-    totals: dict[str, tuple[int, ...]] = {}
-    for member in (member for summary in history for member in summary.members):
-        counts = (member.rows, member.prompt_tokens, member.tokens, member.updates, member.unlearned_rows)
-        totals[member.name] = tuple(map(sum, zip(totals.get(member.name, (0,) * 5), counts)))
+SPENT = ("rows", "prompt tokens", "completion tokens", "updates", "rows not learned from", "their completion tokens")
+"""Headings of the fields of `Spent`."""
+
+
+class Spent(NamedTuple):
+    """What was learned from, and what was not."""
+
+    rows: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    updates: int = 0
+    unlearned_rows: int = 0
+    unlearned_tokens: int = 0
+
+
+def compute_totals(history: Sequence[RoundSummary]) -> dict[str, Spent]:
+    """Adapter -> what it learned from in all rounds, without champions of the past ([`champions_total`])."""
+    totals: dict[str, Spent] = {}
+    for one in (member for summary in history for member in summary.members):
+        counts = (one.rows, one.prompt_tokens, one.tokens, one.updates, one.unlearned_rows, one.unlearned_tokens)
+        totals[one.name] = Spent(*map(sum, zip(totals.get(one.name, Spent()), counts)))
     return totals
+
+
+def champions_total(history: Sequence[RoundSummary]) -> Spent:
+    """Completions of champions of the past in all rounds. Nobody learns from them."""
+    rows, tokens = (sum(getattr(summary, name) for summary in history) for name in ("guest_rows", "guest_tokens"))
+    return Spent(unlearned_rows=rows, unlearned_tokens=tokens)
 
 
 def matrix_table(summary: RoundSummary, *, plain: bool = False) -> Table:
@@ -127,9 +150,10 @@ def phases_line(summary: RoundSummary) -> str:
 
 
 def event_line(event: dict) -> str:
-    """One replacement (an `EvolutionEvent` as JSON), in words."""
+    """One replacement or migration (an `EvolutionEvent` as JSON), in words."""
     parents = ", ".join(f"{name}@{version}" for name, version in event["parents"])
-    return f"replaced {event['slot']}: version {event['version']} is {event['operator']}({parents})"
+    moved = " by a migrant" if event.get("kind") == "migration" else ""
+    return f"replaced {event['slot']}{moved}: version {event['version']} is {event['operator']}({parents})"
 
 
 def fill_ins(member: MemberSummary) -> str:

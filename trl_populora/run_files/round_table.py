@@ -1,13 +1,13 @@
 """The columns of `rounds/*.parquet`, the record of every completion of a run."""
 
 ROUND_TABLE: dict[str, tuple[type, str]] = {
-    "round": (int, "number of the round, from 0"),
-    "step": (int, "optimizer step at which the round was played"),
+    "round": (int, "number of the round, from 0; of a `late` row that in which its member learns from it"),
+    "step": (int, "optimizer step at which that round was played"),
     "kind": (
         str,
         "`learned`: a member's own row of this round. `guest`: written by a champion of the past. `extra`: an attempt "
-        "that only shows whether a task can be solved. `late`: a proposal of an earlier round with its final reward "
-        "(`solvable_rounds`)",
+        "that only shows whether a task can be solved. `late`: a proposal of an earlier round, a second "
+        "time, with its final reward (`solvable_rounds`)",
     ),
     "member": (str, "the member that wrote the completion; for a champion its slot and version, `teacher_1@3`"),
     "role": (str, "`teacher` for proposals, `student` for attempts; in a run on a dataset, the member's role"),
@@ -18,8 +18,11 @@ ROUND_TABLE: dict[str, tuple[type, str]] = {
     "author": (str, "author of the task: a member, a champion, or `seed:<family>`"),
     "task_step": (int, "optimizer step at which the task was proposed; 0 for seed tasks"),
     "payload": (str, "the complete task as a JSON object: program, input, right output, or the fields of its type"),
-    "opponent": (str, "the teacher of the game, for an attempt; null for fill-ins and proposals"),
-    "fill_in": (bool, "whether the attempt is at a task from the buffer, which is not a game; null for proposals"),
+    "opponent": (str, "the teacher of the game, for an attempt; null for fill-ins, extra attempts and proposals"),
+    "fill_in": (
+        bool,
+        "whether the attempt is at a task from the buffer, which is not a game; null for extra attempts and proposals",
+    ),
     "valid": (bool, "whether the proposal became a task, or the answer could be read"),
     "reason": (str, "short name of the reason if it is not valid; `infra_error`: the executor failed"),
     "detail": (str, "the reason in words"),

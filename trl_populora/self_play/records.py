@@ -183,6 +183,7 @@ def _row(item: Proposal | Attempt, head: dict[str, Any], versions: Mapping[str, 
         "prompt": json.dumps(item.prompt),
     }
     if isinstance(item, Attempt):
-        known |= {"type": item.task.type, "fill_in": item.opponent is None and head["kind"] == "learned"}
+        filled = {"learned": item.opponent is None, "guest": False}
+        known |= {"type": item.task.type, "fill_in": filled.get(head["kind"])}
     values = vars(item) | head | known
     return {column: values.get(column) for column in COLUMNS}

@@ -13,7 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.utils import logging
 
 from ..diagnostics import RoundSummary, round_metrics
-from ..diagnostics.metrics import combination
+from ..diagnostics.metrics import combination, is_zero_without
 from ..diagnostics.weights import measure_weights
 from ..evolution import EvolutionEvent, NotFiniteError, evolve, recombine
 from .config import PopulationSelfPlayConfig
@@ -41,6 +41,7 @@ class RoundCallback(TrainerCallback):
         self.trainer = trainer
         self.trackers = Trackers(trainer)
         self._alarms: tuple[str, ...] = ()  # of the last round
+        self._since_log: list[dict[str, float]] = []  # metrics of the rounds since the last log
 
     def on_train_begin(
         self, args: PopulationSelfPlayConfig, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -190,10 +191,13 @@ class RoundCallback(TrainerCallback):
 
     def _report(self, summary: RoundSummary) -> None:
         trainer = self.trainer
-        for name, value in round_metrics(summary).items():
-            values = trainer._metrics["train"][name]  # TRL logs their mean
-            kept = {"mean": [*values, value], "sum": [sum(values) + value], "last": [value]}
-            values[:] = kept[combination(name)]
+        logged = trainer._metrics["train"]  # TRL logs the mean of each list, and clears them
+        self._since_log = [*(self._since_log if "round" in logged else ()), round_metrics(summary)]
+        for name in dict.fromkeys(name for metrics in self._since_log for name in metrics):
+            absent = 0.0 if is_zero_without(name, self_play=bool(summary.teachers)) else None
+            values = [metrics.get(name, absent) for metrics in self._since_log]
+            values = [value for value in values if value is not None]
+            logged[name][:] = {"mean": values, "sum": [sum(values)], "last": values[-1:]}[combination(name)]
         self.trackers.note(summary)
         if trainer.accelerator.is_main_process:
             trainer.folder.append_round(summary.round, summary.to_json(), trainer.source.rows())

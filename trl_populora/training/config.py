@@ -22,7 +22,7 @@ from .checks import (
     target_modules,
 )
 from .nested import Parts, complete
-from .round_shape import RoundShape, derive_batch
+from .round_shape import RoundShape, check_processes, derive_batch
 from .supported import check_supported
 
 
@@ -307,13 +307,14 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         for name, choices in enums.items():
             check_choice(name, getattr(self, name), [one.value for one in choices])
         check_population(self)
-        derive_batch(self)
+        processes = derive_batch(self)
         if self.num_teachers and self.is_probed:
             if self.num_generations_eval is None:
                 self.num_generations_eval = 1  # exams are answered without groups, so no group has to fit into a batch
             if self.eval_steps is None:
                 self.eval_steps = 20 * self.num_iterations  # Trainer's `logging_steps` would be every round
         super().__post_init__()
+        check_processes(self, processes)
         check_supported(self)
         if self.ddp_find_unused_parameters is None:  # a rank's rows need not belong to all members
             self.ddp_find_unused_parameters = True

@@ -110,7 +110,8 @@ def decided_by_first(decide: Callable[[], Result]) -> Result:
     another machine, and is read once. All processes must call this function.
 
     Raises:
-        OSError or ValueError: On all processes, if `decide` raises it.
+        OSError or ValueError: On all processes, if `decide` raises it. Its attribute `everyones` is then `True`:
+            one process tells it.
     """
     found: list[Any] = [None, None]
     if PartialState().is_main_process:
@@ -120,6 +121,7 @@ def decided_by_first(decide: Callable[[], Result]) -> Result:
             found[1] = error
     value, problem = broadcast_object_list(found)
     if problem is not None:
+        vars(problem)["everyones"] = True
         raise problem
     return value
 

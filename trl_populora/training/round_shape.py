@@ -74,8 +74,11 @@ class RoundShape:
         return self.max_steps // self.num_iterations
 
 
-def derive_batch(args: PopulationSelfPlayConfig) -> None:
+def derive_batch(args: PopulationSelfPlayConfig) -> int:
     """Computes `gradient_accumulation_steps` so that one optimizer step covers a round, or a batch of the dataset.
+
+    Returns:
+        `int`: The number of processes that it expects.
 
     Raises:
         ValueError: If no number of passes fits, or a setting contradicts it.
@@ -99,6 +102,20 @@ def derive_batch(args: PopulationSelfPlayConfig) -> None:
             raise ValueError(f"{name}={value} contradicts {why}: leave it out, or set {allowed[1]}.")
     args.gradient_accumulation_steps = passes
     vars(args).update(steps_per_generation=None, generation_batch_size=None)  # which GRPO fills in
+    return world_size
+
+
+def check_processes(args: PopulationSelfPlayConfig, expected: int) -> None:
+    """Refuses launchers that accelerate knows and [`derive_batch`] does not, such as `mpirun`.
+
+    Raises:
+        ValueError: If there are more processes than expected.
+    """
+    if args.world_size > expected:
+        raise ValueError(
+            f"There are {args.world_size} processes, and the environment variable WORLD_SIZE did not say so when this "
+            "one began. Start the run with torchrun or accelerate launch."
+        )
 
 
 def _passes_of_round(args: PopulationSelfPlayConfig, world_size: int) -> int:

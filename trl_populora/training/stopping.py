@@ -69,6 +69,8 @@ class StopCallback(TrainerCallback):
     ) -> None:
         if state.global_step % self.trainer.num_iterations or state.global_step >= state.max_steps:
             return
+        # `on_round` runs on one process only, and may end training
+        control.should_training_stop = self.trainer.ranks.any(control.should_training_stop)
         if self.trainer.ranks.any(self._asked is not None):
             self.stopped = True
             control.should_log = control.should_save = control.should_training_stop = True

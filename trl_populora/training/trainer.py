@@ -275,7 +275,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
                 f"resume_from_checkpoint: {self.args.output_dir!r} holds no checkpoint, and this trainer has trained "
                 f"already: {where}. {fix} To train on from here, call train() without it."
             )
-        logger.warning(f"This trainer has trained already: {where}, and the record begins again at round 1. {fix}")
+        if self.ranks.is_main:
+            logger.warning(f"This trainer has trained already: {where}, and the record begins again at round 1. {fix}")
 
     def _forget_rows(self) -> None:
         """Drops what an interrupted `train` has left: rows that nobody learned from yet, and metrics of them."""

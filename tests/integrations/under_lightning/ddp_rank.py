@@ -8,7 +8,17 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from tests.integrations.under_lightning import toys
-from trl_populora.integrations.lightning import EvolutionCallback
+from trl_populora.integrations.lightning import EvolutionCallback, PopulationModule, causal_lm_loss
+
+
+class Lengths(PopulationModule):
+    """Logs a metric for each length, in the order in which this process meets them."""
+
+    def validation_step(self, batch, batch_idx, dataloader_idx=0):
+        super().validation_step(batch, batch_idx, dataloader_idx)
+        lengths, members = batch["attention_mask"].sum(1), self.members_of(batch)
+        for length, member in zip(lengths, members, strict=True):
+            self.log_rows(f"rows_of_{length}", length.float()[None], [member])
 
 
 def main(folder: str, processes: str, checkpoint: str = "") -> None:
@@ -30,7 +40,7 @@ def main(folder: str, processes: str, checkpoint: str = "") -> None:
     # 3 rows of a batch: the processes' shares hold other members; 5 samples: the last batch is smaller
     train = toys.loader(5, members, rows_per_member=1)
     fitting.fit(
-        toys.module(members), train, toys.loader(3, members, seed=1, shuffle=False), ckpt_path=checkpoint or None
+        Lengths(members, causal_lm_loss), train, toys.loader(3, members, seed=1, shuffle=False), ckpt_path=checkpoint or None
     )
     torch.save(toys.weights(members), os.path.join(folder, f"rank{fitting.global_rank}.pt"))
     record = {

@@ -226,7 +226,13 @@ class PopulationModule(lightning.LightningModule):
         self._evaluated = {}
 
     def on_validation_epoch_end(self) -> None:
-        for metric, totals in self._evaluated.items():
+        metrics = list(self._evaluated)
+        if self.trainer.world_size > 1:  # each in the same order, also those that this process has no rows of
+            everyones: list[Any] = [None] * self.trainer.world_size
+            torch.distributed.all_gather_object(everyones, metrics)
+            metrics = sorted({metric for own in everyones for metric in own})
+        for metric in metrics:
+            totals = self._evaluated.get(metric, torch.zeros(len(self.population), 2, dtype=torch.float64))
             if self.trainer.world_size > 1:
                 totals = self.trainer.strategy.reduce(totals.to(self.device), reduce_op="sum")
             rows = zip(self.population, totals.tolist(), strict=True)

@@ -267,7 +267,9 @@ def _exams(run: RunData) -> Iterator[Plot]:
                 lines.setdefault(player, []).append((record["round"], one.get("accuracy")))
         how = "answered with greedy decoding; nobody learns from them"
         size = f"{questions} questions, {how}" if questions else how.capitalize()
-        noise = f"; by chance, a line moves by about {100 * 0.5 / questions**0.5:.0f} points" if questions else ""
+        noise = (
+            f"; with other ones, levels could differ by {100 * 0.5 / questions**0.5:.0f} points" if questions else ""
+        )
         yield Plot(
             f"exam-{number}",
             curves(run, with_points(lines), smoothed=False, share=True, looks=looks),

@@ -103,9 +103,9 @@ def _table(run: RunData) -> Table:
                 thinned([one.solve_rate for _, one in own], 60),
                 scores.get(member.name),
                 next((one.delta_norm for _, one in reversed(own) if _measured(one, member.version)), None),
-                spent[0],
-                spent[2],
-                spent[3],
+                spent.rows,
+                spent.completion_tokens,
+                spent.updates,
             ]
         )
     kept = [k for k in range(len(columns)) if k == 0 or any(_shown(row[k]) for row in rows)]
@@ -177,9 +177,9 @@ def _card(run: RunData, name: str, distances: Mapping[str, Measures]) -> dict[st
         *[[f"solved, {kind}", written(rate, "share")] for kind, rate in sorted(member.solve_rates.items())],
         ["fill-ins solved", written(member.solve_rate_filled, "share")],
         ["tokens a completion", written(member.length, "number", 0)],
-        [f"rows learned from{slot}", written(spent[0], "count")],
-        ["completion tokens", written(spent[2], "count")],
-        ["updates", written(spent[3], "count")],
+        [f"rows learned from{slot}", written(spent.rows, "count")],
+        ["completion tokens", written(spent.completion_tokens, "count")],
+        ["updates", written(spent.updates, "count")],
     ]
     if number != run.last.round + 1:
         facts.insert(0, ["last seen in round", str(number)])

@@ -231,7 +231,7 @@ def relative_complexity(run: RunData) -> dict[str, list]:
 def what_ran(run: RunData) -> dict[str, Any]:
     """Name -> facts of the run: base, settings, hardware and cost."""
     record, history = run.record, run.history
-    _, rows, prompts, tokens, updates, unlearned, seconds = run_cost(history)
+    _, rows, prompts, tokens, updates, unlearned, spare, seconds = run_cost(history)
     git, machine = record.get("git") or {}, record.get("hardware") or {}
     cards = [f"{card['name']}, {card['memory_gib']:g} GiB" for card in machine.get("gpus", ())]
     versions = record.get("versions") or {}
@@ -249,7 +249,7 @@ def what_ran(run: RunData) -> dict[str, Any]:
         "processes": record.get("processes"),
         "sandbox": record.get("isolation"),
         "learned from": f"{rows:,} rows, {prompts:,} prompt and {tokens:,} completion tokens, {updates:,} updates",
-        "not learned from": f"{unlearned:,} rows" if unlearned else None,
+        "not learned from": f"{unlearned:,} rows, {spare:,} completion tokens" if unlearned else None,
         "time in rounds": duration(seconds) if seconds else None,
         "per round": f"{seconds / len(history):.1f} s" if seconds else None,
         "probes": f"{duration(run.probes[-1].get('probing') or 0)} in {len(run.probes)}" if run.probes else None,
