@@ -9,6 +9,8 @@ from tests.tiny import tiny_population
 from trl_populora import cli
 from trl_populora.generation import TransformersSampler
 from trl_populora.retention import RetentionCurve, _Phase, measure_retention
+from trl_populora.training import PopulationSelfPlayTrainer
+from trl_populora.training.stopping import StopCallback
 
 
 class EngineLike(TransformersSampler):
@@ -82,6 +84,32 @@ def test_children_differ_in_their_weights_only(tmp_path, tiny_model):
         assert phase.args.eval_strategy == "no"
     finally:
         phase.close()
+
+
+def test_sigterm_ends_it_without_curves_of_a_seed_that_was_cut_short(tmp_path, tiny_model, monkeypatch, capfd):
+    recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if len(ended) == 2:
+            self.stopped = control.should_training_stop = True
+
+    ended = []
+    train = PopulationSelfPlayTrainer.train
+
+    def counted(self, *given, **named):
+        output = train(self, *given, **named)
+        ended.append(self.args.seed)
+        return output
+
+    monkeypatch.setattr(PopulationSelfPlayTrainer, "train", counted)
+    monkeypatch.setattr(StopCallback, "on_step_end", on_step_end)
+    output = tmp_path / "retention"
+    options = ["--operators", "gaussian", "--seeds", "3", "4", "--parent-rounds", "2", "--rounds", "1", "--tasks", "2"]
+    assert cli.main(["retention", *recipe, *options, "--output", str(output)]) == 1
+    told = capfd.readouterr().err
+    assert "populora: error: SIGTERM ended the training for seed 4: its curves are not written." in told
+    assert "goes on from" not in told
+    assert {own["seed"] for own in json.loads((output / "retention.json").read_text())} == {3}
 
 
 @pytest.mark.slow

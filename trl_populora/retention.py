@@ -125,6 +125,7 @@ def measure_retention(
     Raises:
         ValueError: For an unknown operator or parameter, a recipe or number that cannot be used, or a folder with
             curves.
+        InterruptedError: After SIGTERM, at the end of the round.
     """
     from .evolution import read_parameters
 
@@ -238,6 +239,7 @@ class _Phase:
         os.makedirs(folder, exist_ok=True)
         self.view, self.trainer = build(self.run, self.args)
         self.trainer.on_round = None
+        self.trainer.stopping.tell = lambda: None  # how to resume, which these runs cannot
         self.students = list(self.trainer.population.students)
 
     def factors(self, name: str) -> "Factors":
@@ -261,6 +263,11 @@ class _Phase:
         if after_round is not None:
             self.trainer.on_round = lambda summary: after_round(summary.round + 1)
         self.trainer.train()
+        if self.trainer.stopping.stopped:
+            raise InterruptedError(
+                f"SIGTERM ended the training for seed {self.args.seed}: its curves are not written. Those of "
+                "the seeds before it stay."
+            )
 
     def exam(self, count: int, name: str | None = None) -> "Exam":
         """The exam of a name; or else `count` seed tasks of each type, of the run's families, that its buffer does not

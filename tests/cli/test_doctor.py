@@ -141,10 +141,12 @@ def test_what_does_not_fit_or_is_missing_is_marked(tmp_path, tiny_model, capsys,
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     monkeypatch.setattr("trl_populora.training.trackers.PACKAGES", {"wandb": ("no_such_package",)})
     changes = {"report_to": "wandb", "push_to_hub": True, "max_completion_length": 200_000}
+    changes |= {"hall_of_fame_probability": 0.5, "evolution_interval": 1}
     path = write_recipe(tmp_path, tiny_model, **changes)[1]
     assert cli.main(["doctor", path, "--no-sandbox", "--no-measure"]) == 1
     text = capsys.readouterr().out
     assert "PROBLEM: report_to names wandb: run `pip install wandb`" in text
+    assert "at most 6 rows of champions in addition (hall_of_fame_probability 0.5)" in text
     assert "PROBLEM: push_to_hub needs a login: `hf auth login`" in text
     assert "GB do not fit into 1.0. Lower per_device_train_batch_size" in text
     assert "Time of a round" not in text and text.endswith("Not ready to train.\n")

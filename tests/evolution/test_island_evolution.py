@@ -67,8 +67,8 @@ def test_every_so_many_steps_the_best_migrate_and_nobody_breeds():
 
 def test_migrants_bring_nothing_that_does_not_mutate():
     table, ratings = played(4, 4)
-    settings = EvolutionSettings(islands=2, migration_interval=1)
-    events = evolve(table, ratings, settings=settings, step=20, rng=generator(), number=1)
+    settings = EvolutionSettings(islands=2, migration_interval=2)
+    events = evolve(table, ratings, settings=settings, step=20, rng=generator(), number=2)
     assert len(events) == 4 and {(event.learning_rate, event.temperature) for event in events} == {(None, None)}
 
 
@@ -97,9 +97,9 @@ def test_temperatures_stay_where_they_do_not_mutate():
 
 def test_the_lineage_keeps_migrations(tmp_path):
     table, ratings = played(4, 4)
-    settings = EvolutionSettings(islands=2, migration_interval=1, mutate_temperature=True)
+    settings = EvolutionSettings(islands=2, migration_interval=2, mutate_temperature=True)
     lineage = Lineage(tmp_path / "lineage.jsonl")
-    lineage.extend(evolve(table, ratings, settings=settings, step=20, rng=generator(), number=1))
+    lineage.extend(evolve(table, ratings, settings=settings, step=20, rng=generator(), number=2))
     again = Lineage(tmp_path / "lineage.jsonl")
     assert again.events == lineage.events and {event.kind for event in again} == {"migration"}
     assert "clone" in again.family_tree()
@@ -109,6 +109,11 @@ def test_settings_that_do_not_fit_are_refused():
     for wrong in ({"islands": 0}, {"migration_interval": 0}):
         with pytest.raises(ValueError, match="islands and migration_interval must be at least 1"):
             EvolutionSettings(**wrong)
+    with pytest.raises(
+        ValueError, match="migration_interval=1 with islands=2: every evolution step would be a migration"
+    ):
+        EvolutionSettings(islands=2, migration_interval=1)
+    EvolutionSettings(migration_interval=1)
     EvolutionSettings(islands=2).check_sizes(4, 1, 0)
     with pytest.raises(ValueError, match=r"islands=2 does not divide 3 members .* choose one of \[1\]"):
         EvolutionSettings(islands=2).check_sizes(4, 3)

@@ -28,6 +28,14 @@ def test_sizes_are_those_of_the_recipe(plan):
     assert found.exam_names == {"held_out_easy[:2]": "held_out_easy[:2]"}
 
 
+def test_sizes_have_rows_that_nobody_learns_from(plan):
+    champions = {"hall_of_fame_probability": 0.1, "evolution_interval": 2}
+    solvable = {"teacher_reward": "solvable", "solvable_attempts": 3, "solvable_rounds": 1}
+    found = checked(plan, arms={"one": {}, "two": champions, "three": solvable})
+    assert found.sizes["two"] == (2, 4, 24, 48, 48 * 512)
+    assert found.sizes["three"] == (2, 4, 24, 24 + 4 * 2 * 3 * 2, 72 * 512)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -29,7 +29,7 @@ from trl_populora.run_files.files import (
     write_lines,
     write_table,
 )
-from trl_populora.run_files.layout import MANIFEST_FILE, STAGING_FOLDER
+from trl_populora.run_files.layout import MANIFEST_FILE, STAGING_FOLDER, round_file
 from trl_populora.run_files.run_folder import RunFolder
 
 
@@ -211,10 +211,23 @@ def test_lost_rounds_of_a_history_are_told(tmp_path, caplog, there, resumed, tol
     folder = RunFolder(str(tmp_path))
     if there is not None:
         write_lines(folder.history, [{"round": number} for number in there])
+        for number in there:
+            write_table(round_file(folder.path, number), [{"round": number}], {"round": int})
     folder.rewind(resumed, resumed, [])
     assert [told in record.getMessage() for record in caplog.records] == ([] if told is None else [True])
     if there is not None:
         assert read_lines(folder.history, lambda line: line["round"]) == [n for n in there if n < resumed]
+
+
+def test_lost_tables_of_rounds_are_told(tmp_path, caplog):
+    folder = RunFolder(str(tmp_path))
+    write_lines(folder.history, [{"round": number} for number in range(4)])
+    write_table(round_file(folder.path, 0), [{"round": 0}], {"round": int})
+    folder.rewind(3, 3, [])
+    (record,) = caplog.records
+    assert (
+        "rounds lacks the tables of 2 rounds, the first of round 2. Their completions are lost" in record.getMessage()
+    )
 
 
 def test_a_file_system_that_flushes_no_folders_will_do(tmp_path, monkeypatch):

@@ -149,6 +149,8 @@ def test_names_that_are_no_members(saved):
     for name in ("student_9", "agent"):
         with pytest.raises(ValueError, match=rf"names '{name}': keys are members \(teacher_0.*\) or roles"):
             begin(tiny_population(), {name: saved})
+    with pytest.raises(ValueError, match=r"names 'student': keys are members \(agent_0\)\.$"):
+        begin(tiny_population(1, 1, shared_member=True), {"student": saved})
 
 
 def test_a_population_without_that_member(saved):

@@ -151,7 +151,7 @@ def list_jobs(experiment: "Experiment", jobs: "Sequence[Job]", checked: "Checked
     for job in jobs:
         size, rounds = checked.sizes[job.arm], rounds_done(job)
         told = "rounds by its data" if size.rounds is None else (
-            f"{size.rounds:,} rounds, {size.rows:,} rows to learn from, {size.completions:,} completions of at most "
+            f"{size.rounds:,} rounds, {size.rows:,} rows to learn from, at most {size.completions:,} completions of "
             f"{size.tokens:,} tokens together"
         )  # fmt: skip
         how = "done" if job in done else f"{rounds:,} rounds done" if rounds or begun(job) else "not begun"

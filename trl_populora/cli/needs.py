@@ -133,6 +133,8 @@ def parts(run: RunArguments, args: PopulationSelfPlayConfig) -> Iterator[Finding
 
 def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -> Iterator[Finding]:
     """Rows by phase, and their tokens: as seed tasks have them, and at the limit."""
+    from ..training.forecast import spare_rows
+
     yield "A round:", None
     who = {"propose": f"{args.num_teachers} teachers", "solve": f"{args.num_students} students", "sample": "all"}
     total = most = 0.0
@@ -150,9 +152,12 @@ def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -
         yield "  The tokens of prompts are not known without the base's tokenizer.", None
     else:
         yield "  The prompts of the dataset are not read; their tokens must be added.", None
-    if args.num_teachers and args.round_settings.extra_attempts:
-        extra = args.proposals_per_round * args.round_settings.extra_attempts * (1 + args.solvable_rounds)
-        yield f"  at most {extra:,} extra attempts in addition (teacher_reward {args.teacher_reward})", None
+    why = {
+        "champions": f"hall_of_fame_probability {args.hall_of_fame_probability:g}",
+        "extra attempts": f"teacher_reward {args.teacher_reward}",
+    }
+    for name, rows in spare_rows(args).items():
+        yield f"  at most {rows:,} rows of {name} in addition ({why[name]})", None
 
 
 def prompts(

@@ -88,6 +88,11 @@ class EvolutionSettings:
             raise ValueError(
                 f"islands and migration_interval must be at least 1, got {self.islands} and {self.migration_interval}."
             )
+        if self.islands > 1 and self.migration_interval == 1:
+            raise ValueError(
+                f"migration_interval=1 with islands={self.islands}: every evolution step would be a migration, and no "
+                "operator would be used. Choose at least 2."
+            )
         if not self.operators or len(set(self.operators)) < len(self.operators):
             raise ValueError(f"operators must name at least one operator, and none twice, got {self.operators}.")
         _known("selection", self.selection, SELECTIONS)

@@ -44,7 +44,7 @@ class RunSize(NamedTuple):
         members (`int`): Adapters.
         rounds (`int` or `None`): Rounds; `None` if the data decide.
         rows (`int` or `None`): Rows that all its members learn from in all rounds.
-        completions (`int` or `None`): Completions sampled in all rounds.
+        completions (`int` or `None`): Completions in all rounds at most, with those that nobody learns from.
         tokens (`int` or `None`): Maximum tokens of those completions.
     """
 
@@ -123,10 +123,12 @@ def parse_settings(recipe: Mapping[str, Any]) -> PopulationSelfPlayConfig:
 
 def run_size(args: PopulationSelfPlayConfig) -> RunSize:
     """What a run with these settings will be."""
+    from ..training.forecast import spare_rows
+
     members = args.num_students + (0 if args.shared_member else args.num_teachers)
     if args.max_steps <= 0:
         return RunSize(members, None, None, None, None)
-    rounds, completions = args.rounds, args.rounds * args.completions_per_round
+    rounds, completions = args.rounds, args.rounds * (args.completions_per_round + sum(spare_rows(args).values()))
     return RunSize(
         members, rounds, rounds * args.rows_per_round, completions, completions * (args.max_completion_length or 0)
     )

@@ -14,6 +14,7 @@ from .layout import (
     LINEAGE_FILE,
     POPULATION_FILE,
     PROBES_FILE,
+    ROUNDS_FOLDER,
     SCRATCH_SUFFIX,
     STAGING_FOLDER,
     begun_by_a_run,
@@ -149,6 +150,11 @@ class RunFolder:
                 logger.warning(
                     f"{self.history} lacks {len(lost)} of the rounds before round {round + 1}, where the run goes on. "
                     f"The first is round {lost[0] + 1}. Their numbers are lost; the members are not affected."
+                )
+            if bare := sorted(number for number in there if not os.path.isfile(round_file(self.path, number))):
+                logger.warning(
+                    f"{os.path.join(self.path, ROUNDS_FOLDER)} lacks the tables of {len(bare)} rounds, the first of "
+                    f"round {bare[0] + 1}. Their completions are lost; the members are not affected."
                 )
         if os.path.isfile(self.lineage) or events:
             write_lines(self.lineage, events)

@@ -182,6 +182,16 @@ def phases(args: PopulationSelfPlayConfig, count: Callable[[str | list[Message]]
     }
 
 
+def spare_rows(args: PopulationSelfPlayConfig) -> dict[str, int]:
+    """Rows that a round may have beside its own, at most: those of champions, and extra attempts. Nobody learns from
+    them."""
+    if not args.num_teachers:
+        return {}
+    attempts = args.proposals_per_round * args.round_settings.extra_attempts * (1 + args.solvable_rounds)
+    champions = args.completions_per_round if args.hall_of_fame_probability else 0
+    return {name: rows for name, rows in {"champions": champions, "extra attempts": attempts}.items() if rows}
+
+
 def memory(
     shapes: Shapes, args: PopulationSelfPlayConfig, rounds: dict[str, Phase], *, processes: int = 1, gpu: bool = True
 ) -> dict[str, float]:

@@ -127,9 +127,10 @@ def _assign(population: Population, wanted: Wanted, sources: Mapping[str, Source
     if isinstance(wanted, Mapping):
         roles = {role: population.names(role) for role in ("teacher", "student")}
         if unknown := [key for key in wanted if key not in population and not roles.get(key)]:
+            present = ", ".join(role for role, names in roles.items() if names)
             raise ValueError(
-                f"initial_adapters names {', '.join(map(repr, unknown))}: keys are members ({', '.join(members)}) or "
-                "roles (teacher, student)."
+                f"initial_adapters names {', '.join(map(repr, unknown))}: keys are members ({', '.join(members)})"
+                + (f" or roles ({present})." if present else ".")
             )
         chosen = {name: wanted[role] for role, names in roles.items() if role in wanted for name in names}
         chosen |= {name: wanted[name] for name in members if name in wanted}

@@ -40,7 +40,10 @@ def main(folder: str, processes: str, checkpoint: str = "") -> None:
     # 3 rows of a batch: the processes' shares hold other members; 5 samples: the last batch is smaller
     train = toys.loader(5, members, rows_per_member=1)
     fitting.fit(
-        Lengths(members, causal_lm_loss), train, toys.loader(3, members, seed=1, shuffle=False), ckpt_path=checkpoint or None
+        Lengths(members, causal_lm_loss),
+        train,
+        toys.loader(3, members, seed=1, shuffle=False),
+        ckpt_path=checkpoint or None,
     )
     torch.save(toys.weights(members), os.path.join(folder, f"rank{fitting.global_rank}.pt"))
     record = {
