@@ -50,7 +50,7 @@ def probe_line(record: Record) -> str:
         base = own.pop(BASE, None)
         best = max(own, key=own.__getitem__, default=None)
         told = [] if base is None else [f"base {percent(base)}"]
-        told += [] if best is None or len(own) < 2 else [f"best {percent(own[best])} {best}"]
+        told += [] if best is None or len(own) < 2 else [f"highest {percent(own[best])} {best}"]
         parts.append(f"{name} {percent(exam['mean'])}" + (f" ({', '.join(told)})" if told else ""))
     if record["founders"] is not None:
         kinds = {"solved": "students", "unsolved": "teachers", "valid": "teachers"}
