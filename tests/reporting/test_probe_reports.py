@@ -35,8 +35,8 @@ RECORDS = [record(0, 0.4), record(20, 0.8)]
 def test_a_line_says_means_the_base_the_best_and_the_cost():
     line = probe_line(RECORDS[1])
     assert line == (
-        "step 20  held_out 60% (base 25%, highest 80% student_0)  against founders solved 50%, unsolved 90%, valid 50%  "
-        "2.0 s, probes 18.3% of the run"
+        "step 20  held_out 60% (base 25%, highest 80% student_0)  against founders solved 50%, unsolved 90%, valid 50%"
+        "  2.0 s, probes 18.3% of the run"
     )
     assert "founders" not in probe_line(record(0, 0.5, founders=False))
     assert probe_line(RECORDS[0]).endswith("valid 50%  2.0 s")  # before the first round, probes are all there is

@@ -97,8 +97,9 @@ def test_self_play_with_everything(runs):
         rounds = [round_metrics(summary) for summary in pair]
         for name in rounds[0] | rounds[1]:
             values = [one[name] for one in rounds if name in one]
-            combine = matching(name)[0].combine
-            expected = {"last": values[-1], "sum": sum(values), "mean": sum(values) / len(values)}[combine]
+            about = matching(name)[0]
+            mean = sum(values) / (len(rounds) if about.zero else len(values))
+            expected = {"last": values[-1], "sum": sum(values), "mean": mean}[about.combine]
             assert log[name] == pytest.approx(expected), name
     assert logs[0]["round"] == 1 and logs[0]["evolution/replaced"] == 4  # two of each role, twice
 

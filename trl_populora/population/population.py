@@ -218,6 +218,12 @@ class Population(Mapping[str, Member]):
             for parameter in self.parameters(name):
                 parameter.requires_grad_(True)
 
+    def stay_trainable(self) -> None:
+        """Calls [`set_trainable`] if something has undone it, such as PEFT's `set_adapter` or `disable_adapter`."""
+        trains = all(parameter.requires_grad for name in self for parameter in self.parameters(name))
+        if not trains or not all(layer.disable_adapters for layer in self.routing.layers.values()):
+            self.set_trainable()
+
     # Files -----------------------------------------------------------------------------------------------------
 
     def table(self) -> dict:

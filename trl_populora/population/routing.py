@@ -232,8 +232,14 @@ class Routing:
         x, dtype = args[0], output.dtype
         if x.shape[0] != plan.rows:
             raise ValueError(
-                f"A LoRA layer received a batch of {x.shape[0]} rows while {plan.rows} rows are routed. Layers that "
-                "regroup rows (mixture-of-experts, packed sequences) cannot be adapted per member."
+                f"A LoRA layer received a batch of {x.shape[0]} rows while {plan.rows} rows are routed. Name the "
+                "member of each row, also of those that num_beams or num_return_sequences add. Layers that regroup "
+                "rows (mixture-of-experts, packed sequences) cannot be adapted per member."
+            )
+        if not layer.disable_adapters:
+            raise ValueError(
+                "PEFT's own adapters were turned on, as by disable_adapter() at its end, and would add one to all "
+                "rows. Call population.set_trainable(). To ask the base, use `with population.routing.base():`."
             )
         x, scaling = x.to(dtype), layer.scaling[self._names[0]]
         if torch.is_grad_enabled():

@@ -41,6 +41,7 @@ class RoundCallback(TrainerCallback):
         self.trainer = trainer
         self.trackers = Trackers(trainer)
         self._alarms: tuple[str, ...] = ()  # of the last round
+        self._wants_checkpoint = False  # a callback asked for one within the round
         self._since_log: list[dict[str, float]] = []  # metrics of the rounds since the last log
 
     def on_train_begin(
@@ -85,8 +86,12 @@ class RoundCallback(TrainerCallback):
     ) -> None:
         trainer = self.trainer
         trainer.updates.set_back(trainer.optimizer)
-        if state.global_step % trainer.num_iterations:
+        if state.global_step % trainer.num_iterations:  # a checkpoint of here would play the round again
+            self._wants_checkpoint |= control.should_save
+            control.should_save = False
             return
+        control.should_save |= self._wants_checkpoint
+        self._wants_checkpoint = False
         # before evolution: members as they played
         updates = trainer.updates
         norms = {name: fmean(steps) for name, steps in updates.norms.items()}
@@ -118,7 +123,8 @@ class RoundCallback(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         # Trainer keeps all logs. The names are made anew in every round, and are longer than the numbers.
-        state.log_history[-1] = {sys.intern(name): value for name, value in state.log_history[-1].items()}
+        if state.log_history:  # a callback may have emptied it
+            state.log_history[-1] = {sys.intern(name): value for name, value in state.log_history[-1].items()}
         if logs.keys() & {"loss", "train_loss"}:
             self.trackers.log(step=state.global_step)
 

@@ -7,7 +7,14 @@ from typing import Any
 
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from peft import LoraConfig, PeftConfig, PeftModel
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
+from transformers import (
+    EarlyStoppingCallback,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TrainerCallback,
+    set_seed,
+)
+from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import RewardFunc
 from trl.trainer.utils import create_model_from_path
 
@@ -32,6 +39,24 @@ from .sharding import load_sharded
 EvalDatasets = (
     Dataset | IterableDataset | DatasetDict | IterableDatasetDict | dict[str, Dataset | IterableDataset] | None
 )
+
+
+def check_overrides(trainer: GRPOTrainer, callbacks: Sequence[TrainerCallback] | None) -> None:
+    """Refuses what a population would never call, or could not work.
+
+    Raises:
+        ValueError: For `_generate_single_turn` of a subclass, and for [`~transformers.EarlyStoppingCallback`].
+    """
+    if type(trainer)._generate_single_turn is not GRPOTrainer._generate_single_turn:
+        raise ValueError(
+            f"{type(trainer).__name__}._generate_single_turn would not be called: completions of a population come "
+            "from a sampler. Write one of your own (sampler=...)."
+        )
+    if any(isinstance(one, EarlyStoppingCallback) for one in callbacks or ()):
+        raise ValueError(
+            "EarlyStoppingCallback follows metric_for_best_model, and a population has no single best member. Set "
+            "`control.should_training_stop` in a callback of your own."
+        )
 
 
 def refuse_arguments(**given: Any) -> None:

@@ -98,8 +98,21 @@ def _first_fault(prompts: pa.Array) -> tuple[int, str] | None:
             partial = pc.list_parent_indices(prompts).filter(_partial(pc.list_flatten(prompts)))
             rows = pa.array(range(len(prompts)), partial.type)
             faults["has a message without role or content"] = pc.is_in(rows, partial)
+            faults["has content that is not text, such as an image"] = pc.is_in(rows, _not_text(prompts))
     found = [(pc.index(mask, True).as_py(), fault) for fault, mask in faults.items()]
     return min((one for one in found if one[0] >= 0), default=None)
+
+
+def _not_text(prompts: pa.Array) -> pa.Array:
+    """Indices of prompts in which a message has a part of another type than text."""
+    messages, owner = pc.list_flatten(prompts), pc.list_parent_indices(prompts)
+    names = {field.name: field.type for field in messages.type}
+    parts = getattr(names.get("content"), "value_type", None)
+    if parts is None or not pa.types.is_struct(parts) or "type" not in {field.name for field in parts}:
+        return owner[:0]
+    contents = pc.struct_field(messages, "content")
+    other = pc.not_equal(pc.struct_field(pc.list_flatten(contents), "type"), "text")
+    return owner.take(pc.list_parent_indices(contents).filter(other))
 
 
 def _partial(messages: pa.Array) -> pa.Array:

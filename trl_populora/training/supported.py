@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ ALLOWED = {
     "save_only_model": ((False,), "writes checkpoints that cannot be resumed exactly"),
     "dataloader_persistent_workers": ((False,), "changes the last bits of a resumed run; rows need no such workers"),
     "ignore_data_skip": ((False,), "would give other prompts to a resumed run"),
+    "pad_to_multiple_of": ((None,), "is undone: micro-batches are cut to their longest row"),
     "enable_jit_checkpoint": ((False,), "saves in the middle of a round"),
 }
 """Setting of GRPO -> the values that a population allows, and the problem with others."""
@@ -72,9 +73,33 @@ def check_supported(args: PopulationSelfPlayConfig) -> None:
         )
 
 
-def without_effect(args: PopulationSelfPlayConfig) -> list[str]:
+FIXED = ("learning_rate", "teacher_learning_rate", "student_learning_rate", "max_grad_norm")
+"""Settings that members take over when the trainer is made."""
+
+
+def check_fixed(args: PopulationSelfPlayConfig, made_with: Mapping[str, Any]) -> None:
+    """Refuses settings that were changed in a trainer, where they would do nothing.
+
+    Raises:
+        ValueError: With the setting and both values.
+    """
+    for name, before in made_with.items():
+        if getattr(args, name) != before:
+            raise ValueError(
+                f"{name} was {before} when the trainer was made, and members have it since then; now it is "
+                f"{getattr(args, name)}. Build a new trainer with it, or set it back."
+            )
+
+
+def without_effect(args: PopulationSelfPlayConfig, model: Any = None, peft_config: Any = None) -> list[str]:
     """Settings that do nothing because of another one, each with the fix. They are told once, and not refused."""
     schedule, told = _text(args.lr_scheduler_type), []
+    if args.model_init_kwargs and not isinstance(model, str | None):
+        told.append(f"model_init_kwargs={args.model_init_kwargs}: the model is made already. Pass its name instead")
+    if peft_config is not None:
+        defaults = {field.name: field.default for field in fields(args) if field.name in ("lora_r", "lora_alpha")}
+        changed = {name: getattr(args, name) for name, value in defaults.items() if getattr(args, name) != value}
+        told += [f"{name}={value}: adapters are made by peft_config" for name, value in changed.items()]
     if schedule == "constant" and args.warmup_steps:
         told.append(f"warmup_steps={args.warmup_steps:g}: set lr_scheduler_type to 'constant_with_warmup'")
     if schedule in ("constant", "constant_with_warmup") and args.lr_scheduler_kwargs:

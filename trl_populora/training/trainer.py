@@ -41,6 +41,7 @@ from .changes import note_changes, record_before
 from .config import PopulationSelfPlayConfig
 from .construction import (
     EvalDatasets,
+    check_overrides,
     make_population,
     make_rewards_and_datasets,
     make_source,
@@ -65,7 +66,7 @@ from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
 from .stopping import StopCallback
-from .supported import TOKEN_LOSSES, without_effect
+from .supported import FIXED, TOKEN_LOSSES, check_fixed, without_effect
 from .token_means import weigh, weighed
 from .uploading import card_facts, open_hub, push, push_checkpoint
 
@@ -167,8 +168,12 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     ) -> None:
         args = cast(PopulationSelfPlayConfig, args)  # `plain.py` has passed others on
         check_sampler(sampler, args)
+        check_overrides(self, callbacks)
         refuse_arguments(
-            optimizers=optimizers[0], tools=tools, rollout_func=rollout_func, environment_factory=environment_factory
+            optimizers=next((one for one in optimizers if one is not None), None),
+            tools=tools,
+            rollout_func=rollout_func,
+            environment_factory=environment_factory,
         )
         check_packages(args, reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
         source = make_source(args, row_source, task_types)
@@ -198,7 +203,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.add_callback(RoundCallback(self))
         self.add_callback(self.stopping)
         try_out(self)
-        if self.ranks.is_main and (useless := without_effect(args)):
+        if self.ranks.is_main and (useless := without_effect(args, model, peft_config)):
             logger.warning(f"Without effect: {'; '.join(useless)}.")
         if args.push_to_hub:
             self.init_hf_repo()
@@ -219,7 +224,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.progress = drawing.progress
         self.use_vllm = drawing.reports_logprobs  # to TRL: there are log-probabilities of another engine to correct by
         source.setup(args, population, drawing, self.ranks)
-        self.source, self.rollout_func = source, self._rollout
+        self.source, self.rollout_func = source, source.rollout
+        self._generate = partial(self._note_lengths, self._generate)  # also a subclass' own
         self._calculate_rewards = partial(self._keep_rewards, self._calculate_rewards)  # also a subclass' own
         self.ratings, self.lineage = source.ratings, Lineage()
         self.lineage.extend(import_events(population))
@@ -234,6 +240,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self._lengths: list[int] = []  # of this process' completions
         self.resumed: list[dict[str, Any]] = []
         self.has_trained = False
+        self.fixed = {name: getattr(args, name) for name in FIXED}
 
     def train(
         self,
@@ -244,6 +251,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         """As in [`~transformers.Trainer`]. `resume_from_checkpoint="auto"` uses the newest complete checkpoint, if
         any. After SIGTERM, it saves a checkpoint at the end of the round and returns; see `stopping`. A second call
         without a checkpoint trains on from where the members are."""
+        check_fixed(self.args, self.fixed)
         checkpoint = self.check_checkpoint(resume_from_checkpoint)
         if checkpoint is None and self.has_trained:
             self._go_on(resume=bool(resume_from_checkpoint))
@@ -341,12 +349,6 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         order = self.source.order(rows, step=lambda: self.state.global_step)
         return super()._get_train_sampler(dataset) if order is None else order
 
-    def _rollout(self, prompts: list, trainer: "PopulationSelfPlayTrainer") -> dict[str, list | None]:
-        """The source's, with a note of the lengths: TRL masks truncated completions (`mask_truncated_completions`)."""
-        rollout = self.source.rollout(prompts, trainer)
-        self._lengths = [len(ids) for ids in rollout["completion_ids"] or ()]
-        return rollout
-
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         training, step = self.model.training, self.state.global_step
         self._last_loaded_step = step  # the source brings weights to the engine; TRL would merge and push them all
@@ -383,9 +385,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.population.routing.clear()
         return output
 
-    def _generate(self, prompts: list) -> tuple:
-        generated = super()._generate(prompts)
+    def _note_lengths(self, generate: Callable[[list], tuple], prompts: list) -> tuple:
+        """Generates, and notes the lengths: TRL masks truncated completions (`mask_truncated_completions`)."""
+        generated = generate(prompts)
         self.source.sampler.rest()
+        self._lengths = [len(ids) for ids in generated[1]]
         return generated
 
     def _keep_rewards(self, calculate: Callable[..., torch.Tensor], *rows: Any, **named: Any) -> torch.Tensor:
@@ -403,7 +407,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         before = self._buffered_inputs
+        self.population.stay_trainable()  # a callback or a reward function may have switched adapters
         inputs = super()._prepare_inputs(generation_batch)
+        self.population.stay_trainable()
         if self._buffered_inputs is not before:
             roles = [member.role for member in self.population.values()]
             idle = not self.beta and self.args.loss_type in TOKEN_LOSSES  # neither a penalty nor a mean over rows
@@ -442,7 +448,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         for rows in chunks:
             members = [self.row_members[row] for row in rows]
             columns, spare = used_columns(attention_mask[rows], logits_to_keep)
-            with routing.base(members) if model is self.ref_model else nullcontext(routing.set(members)):
+            routed = nullcontext(routing.set(members)) if torch.is_grad_enabled() else routing.rows(members)
+            with routing.base(members) if model is self.ref_model else routed:
                 part = input_ids[rows, columns], attention_mask[rows, columns], logits_to_keep - spare
                 outputs = parent(model, *part, None, *args, **kwargs)
             scored.append([None if values is None else pad(values, (0, spare)) for values in outputs])
