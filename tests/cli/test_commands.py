@@ -72,7 +72,7 @@ def test_report(run_folder, capsys, tmp_path, monkeypatch):
     compute = {row[0]: row[1:] for row in rows[header + 1 : header + 6]}
     assert set(compute) == {"teacher_0", "teacher_1", "student_0", "student_1", "mean"}
     assert compute["teacher_0"][0] == "4" and compute["student_0"][0] == "8"  # two rounds of 2 and 4
-    assert compute["mean"][0] == "6.0" and compute["teacher_0"][3:] == ["2", "0"]  # updates; all learned from
+    assert compute["mean"][0] == "6.0" and compute["teacher_0"][3:] == ["2", "0", "0"]  # updates; all learned from
     assert cli.main(["report", str(tmp_path)]) == 2
     assert "has no history.jsonl" in capsys.readouterr().err
     for folders in ([run_folder], [run_folder, run_folder]):

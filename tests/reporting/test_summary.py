@@ -35,6 +35,15 @@ def test_summary_of_a_student_that_met_no_valid_task(run, rounds):
     assert "no task of a teacher to solve lately" in text
 
 
+def test_a_member_that_has_not_met_anybody_is_not_the_strongest(run, rounds):
+    """Its rating is still the first one, which may be above that of those who play and lose."""
+    idle = tuple(
+        replace(one, mu=50.0, solve_rate=None) if one.name == "student_0" else one for one in rounds[-1].members
+    )
+    text = run_summary(str(run), [replace(rounds[-1], members=idle)], base="tiny")
+    assert "Strongest student: student_1 (" in text
+
+
 def test_summary_of_a_teacher_of_which_no_proposal_was_judged(run, rounds):
     spared = tuple(replace(one, validity=None) for one in rounds[-1].members)
     text = run_summary(str(run), [replace(rounds[-1], members=spared)], base="tiny")

@@ -523,7 +523,7 @@ def test_truncated_completions_have_their_length(make, masked):
         written.extend(len(ids) for ids in result["completion_ids"])
         return result
 
-    trainer.source.rollout = spied
+    trainer.rollout_func = spied
     trainer.source.finish = lambda rows, metrics: seen.append(rows) or finish(rows, metrics)
     trainer.train()
     assert max(written) == 6, "one is truncated"

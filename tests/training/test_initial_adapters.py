@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from tests.tiny import lora, tiny_model, tiny_population, two_layers
 from trl_populora.evolution import Lineage
 from trl_populora.hub.client import HubError
-from trl_populora.training.initial_adapters import find_sources, import_events, start_from
+from trl_populora.training.initial_adapters import find_sources, import_events, start_from, warn_of_other_prompts
 
 
 def begin(population, wanted, *, base="base"):
@@ -195,3 +195,19 @@ def test_a_run_that_resumes_needs_its_sources_no_more(make_trainer, saved, tmp_p
 def test_the_penalty_would_undo_it(make_trainer, saved):
     with pytest.raises(ValueError, match=r"beta=0.1 with initial_adapters"):
         make_trainer(model=two_layers(), beta=0.1, initial_adapters=saved)
+
+
+def test_a_warm_start_with_prompts_of_another_style_is_told(tmp_path, caplog):
+    """As of `populora warmup`, whose default is another than the trainer's."""
+    tiny_population().save(str(tmp_path / "warm"))
+    (tmp_path / "warm" / "run.json").write_text('{"settings": {"prompt_style": "compact", "prompt_template": "chat"}}')
+    sft(tmp_path / "sft")
+    wanted = [str(tmp_path / "warm"), str(tmp_path / "warm" / "student_0"), str(tmp_path / "sft")]
+    sources = find_sources(wanted)
+    warn_of_other_prompts(sources, {"prompt_style": "compact", "prompt_template": "chat"})
+    assert not caplog.records
+    warn_of_other_prompts(sources, {"prompt_style": "full", "prompt_template": "chat"})
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2 and all(
+        "was trained with prompt_style='compact', and this run's is 'full'" in one for one in told
+    )

@@ -65,7 +65,6 @@ def test_every_override_is_watched():
         "_get_per_token_logps_and_entropies",
         "__init__",
         "_generate_and_score_completions",
-        "_generate",
         "prediction_step",
     }
     watched |= {

@@ -115,9 +115,13 @@ def matrix_table(summary: RoundSummary, *, plain: bool = False) -> Table:
 
 
 def strongest(summary: RoundSummary, role: str) -> MemberSummary | None:
-    """Fittest member of a role, by the lower bound of its rating (by reward on a dataset); `None` if none is rated."""
+    """Fittest member of a role, by the lower bound of its rating (by reward on a dataset); `None` if none is rated.
+
+    In self-play, members without a matched attempt lately count only if there are no others.
+    """
     doubt = 3 if summary.teachers else 0
     rated = [member for member in summary.members if member.role == role and member.mu is not None]
+    rated = [member for member in rated if member.solve_rate is not None] or rated
     return max(rated, key=lambda member: (member.mu or 0.0) - doubt * (member.sigma or 0.0), default=None)
 
 

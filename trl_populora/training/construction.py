@@ -28,7 +28,7 @@ from ..tasks import TaskType, families_of
 from .config import PopulationSelfPlayConfig
 from .dataset_source import DatasetSource
 from .first_tasks import types_in_play
-from .initial_adapters import find_sources, start_from
+from .initial_adapters import find_sources, start_from, warn_of_other_prompts
 from .quantized import completed, keep_gradients
 from .ranks import decided_by_first
 from .row_source import RowSource
@@ -131,6 +131,8 @@ def make_population(
 
     wanted = args.initial_adapters
     sources = find_sources(wanted) if wanted and not resumes(args) else {}
+    if args.num_teachers:
+        warn_of_other_prompts(sources, {"prompt_style": args.prompt_style, "prompt_template": args.prompt_template})
 
     def load() -> Population:
         set_seed(args.seed)

@@ -17,7 +17,7 @@ from ..population import Population
 from ..population.adapters import misfit, read_adapter
 from ..population.factors import not_finite
 from ..run_files.layout import ADAPTER_CONFIG_FILE, ADAPTER_FILE, POPULATION_FILE
-from ..run_files.run import hub_id, read_table
+from ..run_files.run import hub_id, read_record, read_table
 
 
 logger = logging.getLogger(__name__)
@@ -70,6 +70,20 @@ def find_sources(wanted: Wanted) -> dict[str, Source]:
 def local_names(wanted: Wanted) -> list[str]:
     """The sources that can only be folders."""
     return [name for name in _names(wanted) if isinstance(name, str) and name.startswith(LOCAL)]
+
+
+def warn_of_other_prompts(sources: Mapping[str, Source], settings: Mapping[str, str]) -> None:
+    """Warns of sources that have learned from prompts of another `prompt_style` or `prompt_template` than these."""
+    for source in sources.values():
+        whole = source.folder if source.versions is not None else os.path.dirname(source.folder)
+        if os.path.isfile(os.path.join(whole, POPULATION_FILE)):
+            learned = read_record(whole).get("settings", {})
+            for name, value in settings.items():
+                if learned.get(name, value) != value:
+                    logger.warning(
+                        f"initial_adapters: {source.name} was trained with {name}={learned[name]!r}, and this run's "
+                        f"is {value!r}, so its members know other prompts. Set {name} to {learned[name]!r}."
+                    )
 
 
 def start_from(population: Population, wanted: Wanted, sources: Mapping[str, Source], *, base: str) -> None:
