@@ -131,7 +131,7 @@ def make_population(
 
     wanted = args.initial_adapters
     sources = find_sources(wanted) if wanted and not resumes(args) else {}
-    if args.num_teachers:
+    if sources and args.num_teachers:
         warn_of_other_prompts(sources, {"prompt_style": args.prompt_style, "prompt_template": args.prompt_template})
 
     def load() -> Population:
