@@ -51,7 +51,7 @@ SETTINGS: dict[str, tuple] = {
     "evolution_kwargs": (
         {"fraction": 0.5, "max_age": 2, "mutate_learning_rate": True},
         {"selection": "tournament", "mutate_temperature": True, "min_age": 1},
-        {"islands": 2, "migration_interval": 1},
+        {"islands": 2, "migration_interval": 2},
         {"operators": ["svd_structured", "component_masking", "dare"]},
     ),
     "recombination_interval": (1, 2),
