@@ -123,6 +123,16 @@ def test_a_checkpoint_is_saved_at_the_end_of_the_round(make, tmp_path):
     assert found == ["checkpoint-2", "checkpoint-4"]
 
 
+def test_who_saves_and_stops_within_a_round_gets_both_at_its_end(make, tmp_path):
+    def leave(trainer, control):
+        control.should_save = control.should_training_stop = True
+
+    trainer = make(at=At(leave, 3), num_iterations=2, max_steps=6, output_dir=str(tmp_path / "run"))
+    trainer.train()
+    assert trainer.state.global_step == 4 and (tmp_path / "run" / "checkpoint-4").is_dir()
+    assert len(read_history(trainer.args.output_dir)) == 2
+
+
 def test_completions_that_generate_shortens_are_recorded_as_they_are_learned(make):
     class Short(PopulationSelfPlayTrainer):
         def _generate(self, prompts):

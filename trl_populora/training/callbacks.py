@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 logger = logging.get_logger(__name__)
 
 
+WAITING = ("should_save", "should_training_stop")
+"""What a callback may ask for within a round, and gets at its end: a resumed run would play the round again, and the
+record of a round that did not end would be lost."""
+
+
 class RoundCallback(TrainerCallback):
     """At the end of each round: recombines or replaces members if it is due, and reports the round.
 
@@ -41,7 +46,7 @@ class RoundCallback(TrainerCallback):
         self.trainer = trainer
         self.trackers = Trackers(trainer)
         self._alarms: tuple[str, ...] = ()  # of the last round
-        self._wants_checkpoint = False  # a callback asked for one within the round
+        self._wanted: set[str] = set()  # of `WAITING`, asked for within the round
         self._since_log: list[dict[str, float]] = []  # metrics of the rounds since the last log
 
     def on_train_begin(
@@ -61,7 +66,7 @@ class RoundCallback(TrainerCallback):
                 self._warn_of_members_away(args)
             if state.global_step < state.max_steps:
                 trainer.folder.reopen()
-        trainer.has_trained = True
+        trainer.has_trained, self._wanted = True, set()
         if state.global_step == 0:
             trainer.source.begin_run()
         self.trackers.begin()
@@ -86,12 +91,12 @@ class RoundCallback(TrainerCallback):
     ) -> None:
         trainer = self.trainer
         trainer.updates.set_back(trainer.optimizer)
-        if state.global_step % trainer.num_iterations:  # a checkpoint of here would play the round again
-            self._wants_checkpoint |= control.should_save
-            control.should_save = False
+        wanted = {name for name in WAITING if getattr(control, name)} | self._wanted
+        ended = state.global_step % trainer.num_iterations == 0
+        vars(control).update(dict.fromkeys(WAITING, False), **dict.fromkeys(wanted if ended else (), True))
+        self._wanted = set() if ended else wanted
+        if not ended:
             return
-        control.should_save |= self._wants_checkpoint
-        self._wants_checkpoint = False
         # before evolution: members as they played
         updates = trainer.updates
         norms = {name: fmean(steps) for name, steps in updates.norms.items()}
