@@ -6,4 +6,5 @@ def test_a_column_of_another_version_has_no_meaning_but_a_row(tmp_path):
     path = tmp_path / "rounds" / "round_000000.parquet"
     write_table(path, [{"round": 0, "later": "x"}], {"round": int, "later": str})
     card = dataset_card({"rounds": [str(path)]}, repo_id="me/rounds")
-    assert "| `round` | int64 | number of the round, from 0" in card and "| `later` | string |  |" in card
+    meaning = "number of the round, from 0; of a `late` row that in which its member learns from it"
+    assert f"| `round` | int64 | {meaning} |" in card and "| `later` | string |  |" in card
