@@ -65,6 +65,7 @@ def test_every_public_name_resolves():
         _ = trl_populora.Nothing
 
 
+@pytest.mark.slow
 def test_import_contracts_hold():
     command = [str(Path(sys.executable).with_name("lint-imports")), "--config", "setup.cfg", "--no-cache", "--no-logo"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)

@@ -28,6 +28,7 @@ def test_settings_are_read_as_python_reads_them():
             assert kinds & found[name].kinds, name
 
 
+@pytest.mark.slow
 def test_recipes_pass():
     found = [yaml.safe_load(path.read_text()) for path in ROOT.glob("recipes/*/*.yaml")]
     recipes = [recipe for recipe in found if "model_name_or_path" in recipe]  # of runs, that is

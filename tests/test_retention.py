@@ -70,6 +70,7 @@ def test_a_penalty_towards_the_base_is_refused(tmp_path, tiny_model):
         measure_retention([*recipe, "--beta", "0.1"], ["gaussian"], folder=str(tmp_path / "retention"))
 
 
+@pytest.mark.slow
 def test_children_differ_in_their_weights_only(tmp_path, tiny_model):
     """Whatever a recipe says of evolution, learning rates, probes, the Hub, or where its members start."""
     changes = {"learning_rate_spread": 4.0, "hall_of_fame_probability": 0.2, "evolution_interval": 5}
@@ -86,6 +87,7 @@ def test_children_differ_in_their_weights_only(tmp_path, tiny_model):
         phase.close()
 
 
+@pytest.mark.slow
 def test_sigterm_ends_it_without_curves_of_a_seed_that_was_cut_short(tmp_path, tiny_model, monkeypatch, capfd):
     recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
 

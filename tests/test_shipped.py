@@ -105,6 +105,7 @@ def test_a_recipe_that_is_not_here_is_in_the_package(tmp_path, monkeypatch, caps
     assert capsys.readouterr().err == f"populora: error: {path} cannot be read: No such file or directory.{hint}\n"
 
 
+@pytest.mark.slow
 def test_paths_and_modules_work_in_a_copy(tmp_path):
     copy_recipes("chains", tmp_path)
     recipe = yaml.safe_load((tmp_path / "recipes/chains/1t1s.yaml").read_text())

@@ -4,7 +4,10 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow
 def test_both_ways_write_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "benchmarks"))
     from checkpoint_cost import main

@@ -32,6 +32,7 @@ def test_gold_is_accepted_and_the_last_line_is_json(main, tmp_path, capsys):
     assert all(one["seconds"] > 0 for one in summary.values())
 
 
+@pytest.mark.slow
 def test_gold_that_fails_is_an_error_unless_it_is_listed(main, tmp_path, capsys, monkeypatch):
     from trl_populora.evaluation.benchmarks import humaneval_plus
 

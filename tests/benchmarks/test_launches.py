@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 
@@ -13,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COPIES = dict.fromkeys(("clone", "copy_"))  # the gradient of one member is copied into its layout by another of them
 
 
+@pytest.mark.slow
 def test_launches_are_counted_and_do_not_grow_with_the_members(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import launches

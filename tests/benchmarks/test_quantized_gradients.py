@@ -6,6 +6,7 @@ from benchmarks.quantized_gradients import compare
 from trl_populora.integrations.base_models import TINY, resolve_base
 
 
+@pytest.mark.slow
 def test_gradients_on_a_packed_base_point_where_those_on_the_unpacked_base_point():
     pytest.importorskip("bitsandbytes", reason="pip install 'trl-populora[quantized]'")
     numbers = compare(resolve_base(TINY), rows=4, tokens=16)

@@ -60,6 +60,7 @@ def test_unknown_commands_and_options_are_refused(capsys):
         assert stop.value.code == 2
 
 
+@pytest.mark.slow
 def test_report(run_folder, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "PLOTS", {"ratings": plots.PLOTS["ratings"]})
     assert cli.main(["report", run_folder, "--plots", str(tmp_path), "--output", str(tmp_path / "page.html")]) == 0
@@ -93,6 +94,7 @@ def test_report(run_folder, capsys, tmp_path, monkeypatch):
     assert "or leave it out with --no-page" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_reader_who_has_seen_enough_of_a_report_costs_no_page(run_folder, tmp_path, monkeypatch):
     class Closed(io.StringIO):
         def write(self, text):
@@ -104,6 +106,7 @@ def test_a_reader_who_has_seen_enough_of_a_report_costs_no_page(run_folder, tmp_
     assert page.is_file()
 
 
+@pytest.mark.slow
 def test_a_watch_goes_on_where_its_own_output_cannot_be_written(run_folder, tmp_path, monkeypatch, caplog):
     class Full(io.StringIO):
         def write(self, text):
@@ -325,6 +328,7 @@ def test_an_empty_option_is_refused(argv, tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_adapter_is_not_merged_into_another_base(tiny_model, tmp_path, capsys):
     """PEFT leaves out what it does not find, and warns at most."""
     run, argv = tmp_path / "run", ["export", str(tmp_path / "run"), "--member", "student_0", "--merge"]
@@ -359,6 +363,7 @@ def test_an_adapter_is_not_merged_into_another_base(tiny_model, tmp_path, capsys
     assert "has another place here, name it with --base" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
     folder = str(tmp_path / "warm")
     options = ["--output", folder, "--teachers", "1", "--students", "1", "--steps", "2", "--rows", "1", "--rank", "2"]

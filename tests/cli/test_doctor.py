@@ -27,6 +27,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 def test_counts_are_those_of_the_run(tmp_path, tiny_model, changes):
     from transformers import AutoConfig
@@ -63,7 +64,7 @@ def test_the_cache_is_as_large_as_counted(tiny_model):
     assert sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers) == 15 * shapes.cached
 
 
-@pytest.mark.every(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("hidden", "intermediate"), [(64, 256), (64, 512), (128, 512)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_pass_of_the_prompts_holds_what_is_counted(hidden, intermediate, dtype):
@@ -118,6 +119,7 @@ class Live(TorchDispatchMode):
             self.now -= size
 
 
+@pytest.mark.slow
 def test_a_recipe_that_fits_and_its_time(tmp_path, tiny_model, capsys):
     path = write_recipe(tmp_path, tiny_model)[1]
     assert cli.main(["doctor", path, "--max_steps", "3", "--no-sandbox"]) == 0
@@ -241,6 +243,7 @@ def test_a_module_that_the_base_does_not_have_is_refused(tmp_path, tiny_model, c
     assert text in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

@@ -49,6 +49,7 @@ def changed_run(run_folder, folder, **settings):
     return str(folder)
 
 
+@pytest.mark.slow
 def test_members_and_base_take_exams(run_folder, data, tmp_path, capsys):
     output = tmp_path / "out"
     exams = ["--exams", "held_out", LETTERS, "--limit", "3", "--data", data]
@@ -67,6 +68,7 @@ def test_members_and_base_take_exams(run_folder, data, tmp_path, capsys):
     assert pyarrow.parquet.read_table(output / "letters_3.parquet").num_rows == 9
 
 
+@pytest.mark.slow
 def test_members_are_chosen_and_results_stand_with_the_run(run_folder, data, tmp_path, capsys):
     run = tmp_path / "copy"
     shutil.copytree(run_folder, run)
@@ -83,6 +85,7 @@ def test_members_are_chosen_and_results_stand_with_the_run(run_folder, data, tmp
     assert exam["summaries"]["mean"]["accuracy"] is not None and not exam["differences"]
 
 
+@pytest.mark.slow
 def test_the_average_of_the_students_is_one_adapter(run_folder, data, tmp_path):
     exam = ["--exams", LETTERS, "--data", data, "--no-base"]
     assert evaluate(run_folder, *exam, "--average", "--output", str(tmp_path / "with")) == 0
@@ -105,6 +108,7 @@ def test_the_average_of_the_students_is_one_adapter(run_folder, data, tmp_path):
     assert written[0] == written[1] and written[0]
 
 
+@pytest.mark.slow
 def test_a_run_of_an_experiment_is_told(run_folder, data, tmp_path, capsys):
     run = changed_run(run_folder, tmp_path / "run")
     Path(run, "job.log").touch()
@@ -182,6 +186,7 @@ def test_a_base_without_a_run(tiny_model, data, tmp_path, capsys):
     assert f"{tiny_model} does not record its max_completion_length" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_several_runs_are_compared(run_folder, data, tmp_path, monkeypatch):
     runs = [run_folder, f"{run_folder}/checkpoint-1"]
     output, prepare, bases = tmp_path / "out", evaluate_command.prepare, []
@@ -367,6 +372,7 @@ def test_published_settings_are_taken_on_request(tiny_model, data, tmp_path):
     assert (second["decoding"]["samples"], second["decoding"]["temperature"]) == (1, 0.0)
 
 
+@pytest.mark.slow
 def test_a_stopped_evaluation_goes_on(run_folder, data, tmp_path, capsys, monkeypatch):
     argv = [run_folder, "--exams", LETTERS, "--data", data, "--batch-size", "4"]
     assert evaluate(*argv, "--output", str(tmp_path / "whole")) == 0
@@ -393,6 +399,7 @@ def test_a_stopped_evaluation_goes_on(run_folder, data, tmp_path, capsys, monkey
     assert sorted(os.listdir(output)) == ["evaluation.json", "letters.parquet"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_no_answers_that_are_there(run_folder, data, tmp_path, capsys, monkeypatch):
     argv = [run_folder, "--exams", LETTERS, "--data", data, "--batch-size", "4", "--output", str(tmp_path)]
     real, calls = answers.append_lines, []
@@ -412,6 +419,7 @@ def test_a_full_disk_costs_no_answers_that_are_there(run_folder, data, tmp_path,
     assert "8 of 24 answers exist already" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_grader_that_fails_loses_neither_answers_nor_the_other_exams(tiny_model, data, tmp_path, capsys):
     options = ["--base", tiny_model, "--data", data, "--limit", "2", "--output", str(tmp_path / "out")]
     assert evaluate(*options, "--exams", "tests.evaluation.letters:BROKEN", LETTERS) == 1
@@ -449,6 +457,7 @@ def stored_tasks(folder):
     return json.loads(Path(folder, "self_play.json").read_text())["source"]["buffer"]["tasks"]
 
 
+@pytest.mark.slow
 def test_the_default_exam_must_fit_the_run(run_folder, tmp_path, capsys):
     own = changed_run(run_folder, tmp_path / "own", seed_families=["add"])
     assert evaluate(own, "--limit", "3", "--no-base", "--members", "student_0") == 0

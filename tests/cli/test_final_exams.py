@@ -23,6 +23,7 @@ def read(folder):
     return json.loads((folder / "evaluation.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_run_ends_with_exams(tmp_path, tiny_model, capsys, data):
     changes = {"final_exams": ["held_out", LETTERS], "final_exams_limit": 2, "probe_kwargs": {"data": data}}
     assert train.main(write_recipe(tmp_path, tiny_model, max_steps=1, plots=False, **changes)) == 0
@@ -41,6 +42,7 @@ def test_a_run_ends_with_exams(tmp_path, tiny_model, capsys, data):
     assert [one["version"] for one in other["exams"]] == [one["version"] for one in record["exams"]]
 
 
+@pytest.mark.slow
 def test_a_final_exam_that_fails_costs_no_other(tmp_path, tiny_model, capsys, data, monkeypatch):
     monkeypatch.setattr(letters.Count, "judge", lambda *_: 1 / 0)
     exams = {"final_exams": [LETTERS, "held_out"], "final_exams_limit": 2, "probe_kwargs": {"data": data}}
@@ -50,6 +52,7 @@ def test_a_final_exam_that_fails_costs_no_other(tmp_path, tiny_model, capsys, da
     assert "training has ended and is saved, but these final exams failed: letters[:2]. To take them again: " in told
 
 
+@pytest.mark.slow
 def test_an_engine_that_dies_before_the_final_exams_costs_only_them(tmp_path, tiny_model, capsys, data, monkeypatch):
     exams = {"final_exams": [LETTERS], "final_exams_limit": 2, "probe_kwargs": {"data": data}}
     monkeypatch.setattr(train, "take_final_exams", lambda *_: 1 / 0)

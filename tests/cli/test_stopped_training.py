@@ -58,6 +58,7 @@ def rounds(folder) -> list[int]:
     return [summary.round for summary in read_history(folder)]
 
 
+@pytest.mark.slow
 def test_in_a_round_with_a_checkpoint(recipe, stop, said, tmp_path):
     command = recipe(save_strategy="steps", save_steps=1)
     stop(SelfPlay, "play", at=2)
@@ -123,6 +124,7 @@ def earlier_run(tmp_path):
     return lambda: sorted(path.name for path in (tmp_path / "run").iterdir())
 
 
+@pytest.mark.slow
 def test_in_the_warm_start(recipe, stop, said, tmp_path):
     before = signal.getsignal(signal.SIGINT)
     stop(LiveView, "warm_start", at=2)  # the first call is before Lightning's own training
@@ -131,6 +133,7 @@ def test_in_the_warm_start(recipe, stop, said, tmp_path):
     assert not (tmp_path / "run").exists() and signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.slow
 def test_what_ends_the_warm_start_costs_no_earlier_run(recipe, stop, said, earlier_run):
     before = earlier_run()
     command = recipe(overwrite_output_dir=True, warm_start_steps=2, warm_start_rows=1)
@@ -150,6 +153,7 @@ def test_before_the_first_round(recipe, stop, said, tmp_path, name):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_while_the_adapters_are_saved(recipe, stop, said, tmp_path):
     command = recipe(save_strategy="steps", save_steps=1, max_steps=1)
     stop(Population, "save", at=2)  # the first is the checkpoint's
@@ -160,23 +164,22 @@ def test_while_the_adapters_are_saved(recipe, stop, said, tmp_path):
     assert (tmp_path / "run" / "student_0" / "adapter_model.safetensors").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes, place, rest",
     [
         ({"plots": True}, (reporting, "save_plots"), ["report", "FOLDER"]),
-        pytest.param(
+        (
             {"final_exams": ["held_out"], "final_exams_limit": 1},
             (train, "take_final_exams"),
             ["evaluate", "FOLDER", "--exams", "held_out", "--limit", "1"],
-            marks=pytest.mark.slow,
         ),
-        pytest.param(
+        (
             {"push_to_hub": True, "hub_revision": "mine"},
             (PopulationSelfPlayTrainer, "push_to_hub"),
             ["push", "FOLDER", "--revision", "mine"],
-            marks=pytest.mark.slow,
         ),
-        pytest.param({}, (PopulationSelfPlayTrainer, "close"), None, marks=pytest.mark.slow),
+        ({}, (PopulationSelfPlayTrainer, "close"), None),
     ],
 )
 def test_after_the_adapters_are_saved(recipe, stop, said, tmp_path, monkeypatch, changes, place, rest):
@@ -191,6 +194,7 @@ def test_after_the_adapters_are_saved(recipe, stop, said, tmp_path, monkeypatch,
         assert cli.main([*command, *(["--no-plots", "--no-page"] if rest[0] == "report" else [])]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place, told",
     [

@@ -76,12 +76,14 @@ def test_a_wrong_call_is_answered_before_anything_heavy_is_imported(told, number
     assert not HEAVY & set(modules)
 
 
+@pytest.mark.slow
 def test_a_wrong_call_in_a_process_of_its_own():
     command = [sys.executable, "-m", "trl_populora.cli", "report", "/no/such"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2 and done.stderr.startswith("populora: error: /no/such has no history.jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["runs", "recipes"], ["recipes"], ["--version"], ["--help"]], ids=lambda words: " ".join(words)
 )

@@ -20,7 +20,6 @@ from trl_populora.run_files.run_folder import RunFolder
 
 
 ROOT = Path(__file__).resolve().parents[2]
-FAST = (ROOT / "recipes/tiny/4t4s.yaml", ROOT / "recipes/chains/demo.yaml")
 NO_RECIPES = ("accelerate_configs", "experiments", "dataset")  # the last: tests/examples
 RECIPES = sorted(path for path in (ROOT / "recipes").glob("*/*.yaml") if path.parent.name not in NO_RECIPES)
 
@@ -49,10 +48,10 @@ def test_recipes_are_read_and_give_a_consistent_round(path):
         assert round_in_words(args) in path.read_text()
 
 
-@pytest.mark.every(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
-    [path if path in FAST else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES],
+    RECIPES,
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_recipes_construct_a_trainer(path, tiny_model, tmp_path, monkeypatch):
@@ -379,6 +378,7 @@ def short(completions, **kwargs):
 """
 
 
+@pytest.mark.slow
 def test_a_recipe_trains_students_on_a_dataset(recipe, tmp_path, monkeypatch, capfd):
     from trl_populora.reporting import read_history
 
@@ -410,7 +410,7 @@ def file(**kwargs):
 """
 
 
-@pytest.mark.every(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("main", [train.main, lambda words: cli.main(["train", *words])], ids=["module", "command"])
 @pytest.mark.parametrize("name, error", [("value", ValueError), ("file", FileNotFoundError)])
 def test_an_exception_of_user_code_keeps_its_traceback(recipe, tmp_path, monkeypatch, main, name, error):
@@ -473,6 +473,7 @@ def test_a_warm_start_checkpoints_gradients_as_the_run_does(recipe, monkeypatch,
     trainer.close()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_its_newest_checkpoint(recipe, tmp_path):
     from trl_populora.reporting import read_history
 

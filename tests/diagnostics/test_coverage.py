@@ -10,6 +10,7 @@ from trl_populora.diagnostics.coverage import CoverageArchive, centroids
 HERE, NEAR, FAR = (0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.01), (1.0, 1.0, 1.0, 0.5)
 
 
+@pytest.mark.slow
 def test_centroids_are_fixed_and_lie_in_the_cube():
     centres = centroids()
     assert centres.shape == (1024, 4)

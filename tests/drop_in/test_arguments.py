@@ -120,7 +120,7 @@ CASES = {
 }
 
 
-FAST = ("model-peft", "reward-mixed", "reward-columns", "dataset-stream", "optimizer-schedule")
+FAST = ("model-peft", "reward-mixed")
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -134,6 +134,7 @@ def recorded(run) -> list:
     return [c.events for c in run.trainer.callback_handler.callbacks if isinstance(c, Recorder)]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_all_by_position(pair, folders):
     """All fourteen in GRPOTrainer's order, none of them at its default where that is possible."""
@@ -161,6 +162,7 @@ def test_all_by_position(pair, folders):
     pair(arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_without_args(pair, folders, monkeypatch):
     """The default configuration: bf16 autocast, gradient checkpointing, groups of eight, a checkpoint at the end."""

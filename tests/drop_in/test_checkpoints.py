@@ -30,9 +30,10 @@ SAVING = dict(save_strategy="steps", save_steps=2, max_steps=4, gradient_accumul
 slow = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "maker, peft",
-    [(OURS, True), *(pytest.param(*one, marks=slow) for one in [(OURS, False), (THEIRS, False), (THEIRS, True)])],
+    [(OURS, True), *(one for one in [(OURS, False), (THEIRS, False), (THEIRS, True)])],
     ids=["ours-lora", "ours-full", "theirs-full", "theirs-lora"],
 )
 def test_resume(maker, peft, pair, folders, tmp_path, monkeypatch):
@@ -50,7 +51,7 @@ def test_resume(maker, peft, pair, folders, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("peft", [False, pytest.param(True, marks=slow)], ids=["full", "lora"])
+@pytest.mark.parametrize("peft", [False, True], ids=["full", "lora"])
 def test_best_model(peft, pair, folders):
     chosen = dict(eval_strategy="steps", eval_steps=1, save_strategy="steps", save_steps=1, save_total_limit=1)
     chosen |= dict(load_best_model_at_end=True, metric_for_best_model="eval_reward", greater_is_better=True)
@@ -58,6 +59,7 @@ def test_best_model(peft, pair, folders):
     assert ours.state["best_metric"] is not None
 
 
+@pytest.mark.slow
 def test_adaptive_entropy_is_kept(pair, folders):
     chosen = dict(
         use_adaptive_entropy=True, entropy_coef=0.1, save_strategy="steps", save_steps=1, save_only_model=True
@@ -66,7 +68,6 @@ def test_adaptive_entropy_is_kept(pair, folders):
     assert any(path.endswith("entropy_ctrl_state.json") for path in ours.files)
 
 
-@pytest.mark.slow
 def test_calls_by_hand(pair, folders):
     """Train, evaluate, save, write a card, train on."""
 
@@ -82,11 +83,13 @@ def test_calls_by_hand(pair, folders):
     assert "saved/model.safetensors" in ours.files
 
 
+@pytest.mark.slow
 def test_evaluation_before_training(pair, folders):
     ours, _ = pair(lambda: arguments(folders) | dict(eval_dataset=prompts()), GRPOTrainer.evaluate, learns=False)
     assert not ours.moved and ours.logs[0]["eval_reward"] != 0
 
 
+@pytest.mark.slow
 def test_stopped_by_a_callback(pair, folders):
     ours, _ = pair(lambda: arguments(folders, max_steps=5) | dict(callbacks=[Stop()]))
     assert ours.state["global_step"] == 2

@@ -9,7 +9,7 @@ from tests.drop_in.pairs import chats, settings
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("tool", [pytest.param(add, marks=pytest.mark.slow), add_later], ids=["sync", "async"])
+@pytest.mark.parametrize("tool", [add, add_later], ids=["sync", "async"])
 def test_tools(tool, pair, folders, monkeypatch):
     monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", scripted_turn(tool.__name__))
     args = dict(
@@ -31,8 +31,9 @@ def test_tools(tool, pair, folders, monkeypatch):
     assert ours.logs[0]["tools/call_frequency"] == 1 and ours.logs[0]["tools/failure_frequency"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("form", [pytest.param("one", marks=pytest.mark.slow), "named"])
+@pytest.mark.parametrize("form", ["one", "named"])
 def test_environments(form, pair, folders, monkeypatch):
     monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", scripted_turn("add"))
     named = dict(

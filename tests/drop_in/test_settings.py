@@ -84,30 +84,34 @@ def arguments(folders, chosen: dict, peft: bool) -> dict:
     return given | (dict(peft_config=lora()) if peft else {})
 
 
-@pytest.mark.parametrize("name", slow_but("gspo", of=LOSSES))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOSSES)
 def test_loss(name, pair, folders):
     pair(lambda: arguments(folders, LOSSES[name], False))
 
 
-@pytest.mark.parametrize("name", slow_but("dapo", of=LOSSES))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOSSES)
 def test_loss_lora(name, pair, folders):
     pair(lambda: arguments(folders, LOSSES[name], True))
 
 
-@pytest.mark.parametrize("name", slow_but("beta-loss", "sync-reference", of=SETTINGS | FULL_ONLY))
+@pytest.mark.parametrize("name", slow_but("beta-loss", of=SETTINGS | FULL_ONLY))
 def test_full(name, pair, folders):
     pair(lambda: arguments(folders, (SETTINGS | FULL_ONLY)[name], False))
 
 
-@pytest.mark.parametrize("name", slow_but("beta", "accumulation", of=SETTINGS))
+@pytest.mark.parametrize("name", slow_but("accumulation", of=SETTINGS))
 def test_lora(name, pair, folders):
     pair(lambda: arguments(folders, SETTINGS[name], True))
 
 
+@pytest.mark.slow
 def test_fp32_head(pair, folders):
     pair(lambda: arguments(folders, dict(cast_lm_head_to_fp32=True), False) | dict(model=folders.untied))
 
 
+@pytest.mark.slow
 def test_chat_template_kwargs(pair, folders):
     def given():
         tokenizer = tiny_tokenizer()
@@ -119,6 +123,7 @@ def test_chat_template_kwargs(pair, folders):
     assert ours.logs[0]["num_tokens"] > 4 * len("Hi! ")
 
 
+@pytest.mark.slow
 def test_experts(pair, folders, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("experts"))
     torch.manual_seed(0)
@@ -162,7 +167,8 @@ ENGINES = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but("sequence-mask", "uncorrected", of=ENGINES))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENGINES)
 def test_vllm(name, pair, folders, monkeypatch):
     """The engine itself needs a GPU; what TRL asks of it and does with its answers does not."""
     monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", ScriptedEngine)
@@ -171,10 +177,9 @@ def test_vllm(name, pair, folders, monkeypatch):
     assert engine.given == other.given and engine.synchronised == other.synchronised == 2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize(
-    "name", ["use_transformers_continuous_batching", pytest.param("use_transformers_paged", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["use_transformers_continuous_batching", "use_transformers_paged"])
 def test_continuous_batching(name, pair, folders):
     chosen = {name: True, "transformers_continuous_batching_config": {"num_blocks": 16, "max_batch_tokens": 64}}
     pair(lambda: arguments(folders, chosen, False))

@@ -59,6 +59,7 @@ def test_the_exam_of_short_chains_is_the_first_four_depths_of_the_whole():
     assert Counter(one.group for one in exam.questions) == dict.fromkeys(groups, 48)
 
 
+@pytest.mark.slow
 def test_the_larger_exam_of_short_chains_has_other_questions():
     exam, groups = chains_short_more(), {f"depth_{depth:02d}" for depth in (1, 2, 3, 4)}
     assert (exam.name, exam.version) == ("chains_short_more", "e07a4e10b0ac")

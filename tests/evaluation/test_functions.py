@@ -102,6 +102,7 @@ def {name}(n):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", [1, 20])
 def test_results_after_the_first_wrong_one_are_not_read(run, read_bytes, large):
     """One large expected value is no leave to send large values for all calls."""
@@ -245,6 +246,7 @@ def test_subclasses_of_plain_types_count_as_these(grader):
     assert [one.verdict for one in grader.grade([returns(out) for _, out in cases], references)] == ["solved"] * 4
 
 
+@pytest.mark.slow
 def test_large_values_are_compared_by_digest(grader):
     cases = [
         ("list(range(100000))", "[float(i) for i in range(100000)]", "list(range(99999)) + [0]"),

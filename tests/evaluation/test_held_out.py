@@ -135,6 +135,7 @@ def test_an_exam_of_a_run_has_the_tasks_of_its_members_and_no_seeds(tmp_path):
     assert [question.id for question in make_exam(f"tasks:{tmp_path}", types).questions] == [own.id]
 
 
+@pytest.mark.slow
 def test_another_input_with_the_same_output_is_kept_too():
     """It would show the question of a `code_i` exam word for word, with an answer that solves it."""
     types = code_types("compact")
@@ -170,6 +171,7 @@ def test_a_pair_of_an_exam_is_kept_as_a_task_of_any_type():
     assert not buffer.reserves(Task.create("code_f", CodePayload(one.program, ("'another'",), ("1",), "a hint")))
 
 
+@pytest.mark.slow
 def test_a_program_that_an_exam_asks_for_is_asked_for_nowhere_else():
     types = code_types("compact", num_function_inputs=4)
     asked = held_out_tasks(types["code_f"], "held_out_easy")[0].payload
@@ -256,6 +258,7 @@ def test_a_problem_about_other_things_is_the_same_question():
     assert not any(map(reserved.reserves, [kind.simplest()]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])
 def test_a_warm_start_shows_no_pair_of_an_exam(kind):
     types = code_types("compact", num_function_inputs=4)
@@ -275,6 +278,7 @@ def test_a_warm_start_shows_no_question_of_an_exam():
     assert asked.isdisjoint(shown)
 
 
+@pytest.mark.slow
 def test_a_warm_start_needs_no_more_references_than_there_are():
     examples = SeedExamples({"numbers": Numbers(size=20)}, rng=random.Random(0))
     assert 10 <= len(examples.references) <= 20
@@ -290,6 +294,7 @@ def test_a_damaged_file_of_tasks_is_named(tmp_path, content):
         make_exam(f"tasks:{path}", {"countdown": Countdown()})
 
 
+@pytest.mark.slow
 def test_types_of_the_same_record_keep_each_others_tasks():
     types = make_task_types(["code_o", "code_i", "code_f"])
     reserved = reserved_keys(types)

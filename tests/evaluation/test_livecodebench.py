@@ -63,6 +63,7 @@ def test_questions_show_the_problem_and_no_test():
     assert "-10" not in program.prompt[0]["content"]
 
 
+@pytest.mark.slow
 def test_programs_are_judged_by_what_they_print(grader, run):
     right = [
         READ,

@@ -46,6 +46,7 @@ def folder_with(tmp_path, name, *records):
     return str(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MATHEMATICAL)
 def test_a_record_becomes_a_question_whose_own_answer_is_right(name, tmp_path, run):
     data = folder_with(tmp_path, name, RECORDS[name])

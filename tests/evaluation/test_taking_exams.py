@@ -133,6 +133,7 @@ def test_an_interrupted_exam_goes_on_where_it_was(exam, sampler, tmp_path, decod
     assert [one.path for one in run.files] == [str(path)]
 
 
+@pytest.mark.slow
 def test_answers_of_other_settings_or_weights_are_neither_used_nor_removed(exam, sampler, tmp_path):
     first = take(exam, sampler, tmp_path)
     sampler.calls.clear()
@@ -386,6 +387,7 @@ def test_the_fingerprint_is_of_the_base_alone(population, sampler):
     tiny.perturb(population, 0.5)
 
 
+@pytest.mark.slow
 def test_answers_to_other_prompts_or_templates_are_not_used(exam, sampler, tmp_path, monkeypatch):
     first = take(exam, sampler, tmp_path)
     questions = [

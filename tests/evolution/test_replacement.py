@@ -84,9 +84,9 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-@pytest.mark.every(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", list(OPERATORS))
-@pytest.mark.parametrize("size", [pytest.param(2, marks=pytest.mark.slow), 8])
+@pytest.mark.parametrize("size", [2, 8])
 def test_every_event_can_be_remade_from_its_parents(operator, size):
     table, ratings = played(size, size)
     before = table.snapshot()

@@ -121,6 +121,7 @@ def test_an_interrupt_at_any_place_leaves_nothing_running(monkeypatch, interrupt
             thread.join()  # at once: one that an interrupt has left behind would wait for jobs
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in callbacks of weak references
 def test_an_interrupt_of_a_close_leaves_nothing_running(monkeypatch, interruptible):
     """The rest may end in another thread; a second close does what the first could not begin."""

@@ -102,6 +102,7 @@ def test_modules_that_are_no_names(modules):
         Job("def f(): return 1", ((),), modules=modules)
 
 
+@pytest.mark.slow
 def test_numpy(executor):
     program = """
 import numpy, numpy.random

@@ -3,6 +3,7 @@
 import ast
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_canonical import encode, same, values
@@ -22,6 +23,7 @@ def identity(executor, batch):
     return execution.values
 
 
+@pytest.mark.slow
 @given(batches)
 @examples(50)
 def test_values_come_back_as_they_went(executor, batch):
@@ -37,6 +39,7 @@ def test_values_are_equal_exactly_if_their_bytes_are(executor, batch):
         assert (first.data == second.data) == same(a, b)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(plain, max_size=5).map(tuple), min_size=1, max_size=20))
 @examples(40)
 def test_arguments_arrive_as_they_were(executor, calls):
@@ -45,6 +48,7 @@ def test_arguments_arrive_as_they_were(executor, calls):
     assert [value.data for value in execution.values] == [canonical.encode(arguments) for arguments in calls]
 
 
+@pytest.mark.slow
 @given(batches)
 @examples(40)
 def test_a_literal_means_the_same_in_a_program(executor, batch):

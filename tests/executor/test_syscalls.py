@@ -70,6 +70,7 @@ def test_checked_arguments(machine):
     ] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", ARCH)
 def test_few_calls_are_allowed_at_all(machine):
     allowed = [number for number in range(1000) if run(machine, number, 3, 0, 0, 0x20) == ALLOW]

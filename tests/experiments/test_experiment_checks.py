@@ -57,6 +57,7 @@ def test_mistakes_of_arms_measures_and_exams(plan, changes, message):
         checked(plan, **changes)
 
 
+@pytest.mark.slow
 def test_arms_with_other_task_types_have_exams_of_one_name(plan):
     arms = {"one": {"task_types": ["code_i"]}, "two": {"task_types": ["code_i", "code_o"]}}
     exam = {"exams": ["held_out[:100]"], "measures": {"m": {"exam": "held_out[:100]"}}}

@@ -40,6 +40,7 @@ def test_from_the_file_to_the_results(populora, plan, capsys):
     assert json.loads((plan.folder / "out/results.json").read_text())["complete"]
 
 
+@pytest.mark.slow
 def test_the_table_is_shown_where_the_results_cannot_be_written(populora, plan, capsys, monkeypatch):
     def full(path, data):
         raise OSError(28, "No space left on device", path)
@@ -75,6 +76,7 @@ def test_what_is_listed_and_printed_runs_nothing(populora, plan, capsys):
     assert (plan.folder / "out/experiment.json").exists() and not (plan.folder / "out/one").exists()
 
 
+@pytest.mark.slow
 def test_the_list_says_what_is_done(populora, plan, capsys):
     assert populora("--only", "two/1") == 0
     begun = plan.folder / "out/one/seed_1"
@@ -92,6 +94,7 @@ def test_the_list_says_what_is_done(populora, plan, capsys):
     )
 
 
+@pytest.mark.slow
 def test_the_list_names_a_damaged_run(populora, plan, capsys):
     assert populora("--only", "two/1") == 0
     (plan.folder / "out/two/seed_1/evaluation/evaluation.json").write_text("{")

@@ -71,6 +71,7 @@ def test_groups_of_several_exams_are_kept_apart():
     assert SCRIPT["_groups"]([type("Run", (), {"evaluation": {"exams": exams[:1]}})]) == {"code_o": told}
 
 
+@pytest.mark.slow
 def test_kept_runs_give_the_same_results_again(finished, plan, tmp_path):  # noqa: F811
     found, _ = finished()
     folder = plan.folder / "out"
@@ -119,6 +120,7 @@ def test_docs_say_what_the_committed_results_say(path, monkeypatch):
     assert SCRIPT["filled"](page, json.loads(path.read_text())) == page
 
 
+@pytest.mark.slow
 def test_exams_along_the_run_are_drawn_too(record, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr("matplotlib.pyplot.close", drawn.append)

@@ -32,6 +32,7 @@ def test_every_job_is_trained_and_examined_and_then_skipped(plan, view, stub):
     assert view.notes == [f"{job.name}: done already" for job in jobs]
 
 
+@pytest.mark.slow
 def test_a_failure_ends_no_other_job(plan, view, stub):
     problems = run(plan, view, stub(**{"one/0": "print('hm'); raise SystemExit('no such thing')", "two/1": "pass"}))
     assert problems.keys() == {"one/0", "two/1"}
@@ -42,6 +43,7 @@ def test_a_failure_ends_no_other_job(plan, view, stub):
     assert run(plan, view, stub()) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [Stage.TRAIN, Stage.EXAMS])
 def test_a_job_that_cannot_start_ends_no_other_job(plan, view, stub, at):
     """Such as a full disk when its recipe is written, while others run."""

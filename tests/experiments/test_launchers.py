@@ -100,6 +100,7 @@ def test_without_submitit_the_fix_is_told(monkeypatch, tmp_path):
         slurm_executor(str(tmp_path), {})
 
 
+@pytest.mark.slow
 def test_submitits_own_executor_runs_and_hands_in_again(tmp_path):
     submitit = pytest.importorskip("submitit", reason="submitit is not installed")
     with pytest.raises(ValueError, match="slurm=.*'colour'"):

@@ -74,6 +74,7 @@ def test_answers_are_those_of_the_transformers_sampler(make):
         assert all(len(c.logprobs) == len(c.ids) and max(c.logprobs) <= 0 for c in drawn)
 
 
+@pytest.mark.slow
 def test_lengths_are_counted_as_they_are_drawn(make):
     sampler = make()
     sampler.sync()
@@ -84,6 +85,7 @@ def test_lengths_are_counted_as_they_are_drawn(make):
     assert alone.max_length is None and alone.count_tokens("abc") == 3
 
 
+@pytest.mark.slow
 def test_a_row_depends_on_its_stream_alone(make):
     sampler = make(temperature=1.0)
     sampler.sync()
@@ -135,6 +137,7 @@ def test_base_and_members_never_meet_in_a_call(make):
     assert all(len({row.adapter is None for row in rows}) == 1 for rows in sampler.engine.calls)
 
 
+@pytest.mark.slow
 def test_nobody_is_sampled_before_the_first_sync_or_after_a_failed_one(make):
     sampler = make()
     with pytest.raises(EngineError, match=r"teacher_0.*Call sync\(\) first"):
@@ -154,6 +157,7 @@ def test_nobody_is_sampled_before_the_first_sync_or_after_a_failed_one(make):
     assert [c.text for c in sampler(PROMPTS, NAMES, seed=0)] == [c.text for c in greedy(PROMPTS, NAMES, seed=0)]
 
 
+@pytest.mark.slow
 def test_a_sync_that_could_not_write_is_repeated(make, monkeypatch):
     sampler = make()
     sampler.sync()
@@ -188,6 +192,7 @@ def test_wrong_weights_are_named(make, faults, said):
         make(faults=faults).sync()
 
 
+@pytest.mark.slow
 def test_a_deaf_engine_is_told_from_members_that_do_nothing_yet(make):
     """All B are zero: members say what the base says, and only the probes can tell."""
     population = population_of(1, 1, noise=0.0)
@@ -201,6 +206,7 @@ def test_a_deaf_engine_is_told_from_members_that_do_nothing_yet(make):
     assert all(seen.error < 1e-4 and seen.effect > 0.1 for seen in sampler.liveness.values())
 
 
+@pytest.mark.slow
 def test_stale_and_tampered_weights_are_named_after_the_start(make, monkeypatch):
     sampler = make()
     sampler.sync()
@@ -237,6 +243,7 @@ def test_a_member_that_rounding_moves_is_asked_again_and_goes_on(make, caplog):
         make(faults={"rounding": (1e-3, 9e-3)}).sync()
 
 
+@pytest.mark.slow
 def test_a_second_answer_without_numbers_is_refused(make, monkeypatch):
     sampler = make(faults={"rounding": (1e-3, 3e-3)})
     generate, looks = sampler.engine.generate, []
@@ -252,6 +259,7 @@ def test_a_second_answer_without_numbers_is_refused(make, monkeypatch):
         sampler.sync()
 
 
+@pytest.mark.slow
 def test_members_that_recombined_are_not_confused_by_rounding(make, caplog):
     """They have the same update in frames of their own, so which weights are the nearest is chance."""
     sampler = make(population_of(1, 6), faults={"rounding": (1e-3, 3e-3)})
@@ -260,6 +268,7 @@ def test_members_that_recombined_are_not_confused_by_rounding(make, caplog):
     assert caplog.text.count("Its own weights are the nearest") == len(sampler.population)
 
 
+@pytest.mark.slow
 def test_small_steps_that_the_engine_never_took_are_seen_before_they_are_large(make):
     """Between tolerance and limit the member's weights of the sync before are nearer than its own."""
     sampler, by = make(faults={"rounding": (9.9e-4, 9.9e-4), "unsteady": True}), 1e-5
@@ -274,6 +283,7 @@ def test_small_steps_that_the_engine_never_took_are_seen_before_they_are_large(m
     assert 2e-3 < error < sampler.canary.limit("student_1") == pytest.approx(8e-3, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_step_far_below_the_tolerance_that_the_engine_never_took_is_seen(make):
     sampler = make()
     sampler.sync()
@@ -285,6 +295,7 @@ def test_a_step_far_below_the_tolerance_that_the_engine_never_took_is_seen(make)
         sampler.sync()
 
 
+@pytest.mark.slow
 def test_steps_are_asked_alone_and_by_a_prompt_that_is_in_no_cache(make):
     sampler = make()
     sampler.sync()
@@ -300,6 +311,7 @@ def test_steps_are_asked_alone_and_by_a_prompt_that_is_in_no_cache(make):
     assert old.prompt_ids != old_too.prompt_ids and len(old.prompt_ids) == 64
 
 
+@pytest.mark.slow
 def test_versions_that_answer_alike_are_no_error(make):
     """Other factors of the same product, and a step that is too small to change a rounding."""
     population = population_of(1, 1, noise=0.0)
@@ -314,6 +326,7 @@ def test_versions_that_answer_alike_are_no_error(make):
     assert len(sampler.engine.loaded) == 2
 
 
+@pytest.mark.slow
 def test_a_version_that_a_restarted_server_lost_is_not_asked(make):
     sampler = make()
     sampler.sync()
@@ -323,6 +336,7 @@ def test_a_version_that_a_restarted_server_lost_is_not_asked(make):
     assert all(len(rows) == 4 for rows in sampler.engine.calls[-2:])
 
 
+@pytest.mark.slow
 def test_an_engine_that_does_not_repeat_itself_is_told(make, caplog):
     """Then no answer shows a small step, and none is asked for."""
     make()
@@ -337,6 +351,7 @@ def test_an_engine_that_does_not_repeat_itself_is_told(make, caplog):
     assert len(sampler.engine.calls) == before + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unsteady", [False, True])
 def test_old_weights_in_a_memory_that_can_be_read_are_caught(make, unsteady):
     """Far below what answers can show, for members that were changed and for others; no further call is needed."""
@@ -359,6 +374,7 @@ def test_old_weights_in_a_memory_that_can_be_read_are_caught(make, unsteady):
         sampler.sync()
 
 
+@pytest.mark.slow
 def test_an_engine_sleeps_once_a_round_and_is_checked_when_it_wakes(make):
     sampler = make()
     sampler.sync()
@@ -376,6 +392,7 @@ def test_an_engine_sleeps_once_a_round_and_is_checked_when_it_wakes(make):
     assert len(calls) == before + 3
 
 
+@pytest.mark.slow
 def test_an_engine_that_wakes_without_its_adapters_is_found_out(make):
     sampler = make(faults={"forgetful": True})
     sampler.sync()
@@ -393,6 +410,7 @@ def test_another_base_and_raw_log_probabilities_are_refused_at_the_start(make):
         make(faults={"raw": True})
 
 
+@pytest.mark.slow
 def test_two_tokens_of_equal_probability_are_no_missing_filter(make, monkeypatch):
     token, ties = EngineDouble.token, []
 
@@ -410,6 +428,7 @@ def test_two_tokens_of_equal_probability_are_no_missing_filter(make, monkeypatch
     assert all(seen.error < 1e-4 for seen in sampler.liveness.values())
 
 
+@pytest.mark.slow
 def test_members_draw_at_their_own_temperature(make):
     sampler = make(temperature=0.8)
     sampler.population.routing.set_temperature("teacher_1", 0.5)
@@ -419,6 +438,7 @@ def test_members_draw_at_their_own_temperature(make):
     assert sampler.liveness["teacher_1"].error < 1e-4
 
 
+@pytest.mark.slow
 def test_a_restarted_server_gets_its_adapters_back(make):
     sampler = make()
     sampler.sync()
@@ -440,6 +460,7 @@ def test_a_restarted_server_gets_its_adapters_back(make):
         sampler(PROMPTS, NAMES, seed=0)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_is_told_once_to_unload(make):
     """Each time could cost as long as a server is waited for."""
     sampler, asked = make(), []
@@ -454,6 +475,7 @@ def test_a_server_that_is_gone_is_told_once_to_unload(make):
     assert len(asked) == 1
 
 
+@pytest.mark.slow
 def test_files_end_with_the_sampler(make, tmp_path):
     sampler = make()
     (folder,) = (tmp_path / "here").iterdir()
@@ -533,6 +555,7 @@ def test_which_vllm_answers_is_told(caplog, version, second_runner, level):
     assert record.getMessage() == told
 
 
+@pytest.mark.slow
 def test_filters_are_refused_where_the_engine_reports_before_them(make, tmp_path):
     class Unfiltered(EngineDouble):
         filtered_logprobs = False
@@ -544,6 +567,7 @@ def test_filters_are_refused_where_the_engine_reports_before_them(make, tmp_path
     EngineSampler(population_of(1, 1), tiny_tokenizer(), engine=Unfiltered(raw=True), **settings).close()
 
 
+@pytest.mark.slow
 def test_a_prompt_that_does_not_fit_is_refused(make):
     sampler = make()
     sampler.sync()
@@ -563,6 +587,7 @@ def test_adapters_in_float32_on_a_gpu_are_refused(monkeypatch):
         VLLMEngine().start(EngineSpec("a folder", "", torch.float32, 4, 2))
 
 
+@pytest.mark.slow
 def test_the_engine_is_told_what_to_serve(make):
     spec = make(dtype=torch.float32).engine.spec
     assert spec == EngineSpec("a folder", tiny_tokenizer().name_or_path or "a folder", torch.float32, 4, 4, None)

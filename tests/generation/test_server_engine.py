@@ -238,13 +238,8 @@ def sampler_on(server, population, folder, **settings):
     )
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, id=kind.name, marks=() if kind.name == "vLLM" else pytest.mark.slow)
-        for kind in KINDS.values()
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_members_are_sampled_from_their_current_weights_also_after_a_restart(kind, tmp_path):
     population = population_of()
     greedy = TransformersSampler(population, tiny_tokenizer(), max_completion_length=6, temperature=0.0)
@@ -299,6 +294,7 @@ def test_a_server_that_restarts_within_a_sync_gets_its_adapters_again(path, tmp_
             sampler.sync()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_another_base_and_adapters_that_do_nothing_are_caught_over_http(kind, tmp_path):
     with running(ModelServer(kind)) as server:

@@ -91,6 +91,7 @@ def test_every_server_gets_its_share_and_answers_come_back_in_order(two, connect
     assert tokens[0] == tokens[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer",
     [(None, ""), (500, {"error": "EngineCore died"}), (404, "no such adapter")],

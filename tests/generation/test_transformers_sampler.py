@@ -65,6 +65,7 @@ def sampler(population, **kwargs):
     return TransformersSampler(population, tiny_tokenizer(), **({"max_completion_length": 12} | kwargs))
 
 
+@pytest.mark.slow
 def test_same_seed_same_completions(population):
     draw = sampler(population)
     assert draw(PROMPTS, ROWS, seed=1) == draw(PROMPTS, ROWS, seed=1)
@@ -163,7 +164,7 @@ def test_greedy_equals_generate_of_each_member_alone(population):
     assert max(len(one.ids) for one in together) == limit
 
 
-@pytest.mark.every(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("make", BASES)
 def test_bases_of_other_kinds_draw_what_each_row_draws_alone(make):
     """Rows of a group share their prompt, and rows that have ended leave, where the cache can select rows or not."""
@@ -189,6 +190,7 @@ def test_bases_of_other_kinds_draw_what_each_row_draws_alone(make):
         assert want[0, one.shape[1] :].tolist() == got
 
 
+@pytest.mark.slow
 def test_rows_that_have_ended_leave_the_batch(population):
     """No forward is made for them, and what the others draw is what they draw without any cut."""
     sizes, draw = [], sampler(population, max_completion_length=96)
@@ -223,6 +225,7 @@ def test_a_share_of_the_rows_draws_what_one_process_would(population):
         assert [c.ids for c in share] == [whole[i].ids for i in mine]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [ROWS, [*NAMES, "student_0"] * 2, ["teacher_1"] * 7 + ["student_0"] * 2])
 def test_a_members_tokens_are_those_it_draws_alone(population, rows):
     """Invariant 1, the hard way: nobody else in the batch, other padding, other neighbours, another order."""
@@ -260,6 +263,7 @@ def test_batches_hold_as_many_rows_of_each_member(population, plans):
     assert [plan.groups for plan in plans] == [((4, 2),)] * 2
 
 
+@pytest.mark.slow
 def test_small_batches_draw_the_same(population):
     assert sampler(population)(PROMPTS, ROWS, seed=4) == sampler(population, batch_size=2)(PROMPTS, ROWS, seed=4)
 
@@ -278,6 +282,7 @@ def test_leaves_the_mode_as_found_and_takes_no_rows(population):
     assert population.model.training and population.base_model.training
 
 
+@pytest.mark.slow
 def test_the_mode_changes_once_for_all_batches_of_a_call(population, monkeypatch):
     """Each change visits every module of every adapter."""
     modes, train = [], type(population.base_model).train
@@ -293,17 +298,20 @@ def test_the_mode_changes_once_for_all_batches_of_a_call(population, monkeypatch
     assert modes == [False, True]
 
 
+@pytest.mark.slow
 def test_ends_with_eos_or_at_the_limit(population):
     for completion in sampler(population, max_completion_length=40)(PROMPTS, ROWS, seed=0):
         assert (completion.ids[-1] == 2 or len(completion.ids) == 40) and 2 not in completion.ids[:-1]
 
 
+@pytest.mark.slow
 def test_warpers_are_honoured(population):
     greedy = sampler(population, temperature=0.0)(PROMPTS, ROWS, seed=0)
     for setting in ({"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}, {"min_p": 1.0}):
         assert [c.ids for c in sampler(population, **setting)(PROMPTS, ROWS, seed=9)] == [c.ids for c in greedy]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, TOKENS_AT_ONCE + 3])
 def test_rows_with_one_prompt_and_member_run_it_once(population, limit):
     """The completions of a group share its prompt, but the last token; members and prompts do not mix."""
@@ -324,6 +332,7 @@ def test_rows_with_one_prompt_and_member_run_it_once(population, limit):
     assert sizes[:2] == [(4, longest - 1), (8, 1)] and all(tokens == 1 for _, tokens in sizes[2:])
 
 
+@pytest.mark.slow
 def test_a_prompt_of_one_token_is_not_run_before_the_others(population):
     """Without its last token it would be padding alone, whose attention is not a number."""
     draw = sampler(population)

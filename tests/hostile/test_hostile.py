@@ -145,6 +145,7 @@ def test_there_are_enough_of_them():
     assert len(suite.DETERMINISM) >= 100
 
 
+@pytest.mark.slow
 def test_determinism(hostile):
     cases = suite.DETERMINISM
     jobs = [

@@ -110,6 +110,7 @@ def wait_until(condition, seconds):
     return True
 
 
+@pytest.mark.slow
 @needs_root
 def test_what_a_child_holds(monkeypatch):
     """Seen from outside: one descriptor, and nothing of the caller's environment."""

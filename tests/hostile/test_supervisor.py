@@ -128,6 +128,7 @@ def test_no_descriptors_left():
         assert executor.run_many([ONE])[0].status is Status.OK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("without", "level"),
     [(["namespaces"], "L2"), (["landlock"], "L2"), (["namespaces", "landlock"], "L1"), (["seccomp"], "L0")],
@@ -205,7 +206,7 @@ def script(body, **arguments):
     )
 
 
-@pytest.mark.every(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("without", [[], ["namespaces"]])
 def test_nothing_survives_the_caller(without):
     process = script(
@@ -262,6 +263,7 @@ sys.stdin.read()
         process.stdin.close()
 
 
+@pytest.mark.slow
 def test_standard_descriptors_closed():
     read, write = os.pipe()
     process = script(

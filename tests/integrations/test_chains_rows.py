@@ -125,6 +125,7 @@ def test_shares_and_families():
     assert families(["chain_text"], {"long": 3}) == ("chain_text_long",) * 9
 
 
+@pytest.mark.slow
 def test_proposals_and_tasks_to_solve_may_have_levels_of_their_own():
     rows = ChainExamples(0, levels=weak_shares(5), types=["code_o"]).batch(300, seed="0")
     proposed = [row for row in rows if "```python" in row.completion]
@@ -174,6 +175,7 @@ def test_a_statement_is_the_same_tokens_in_a_program_and_in_an_answer(tokenizer)
             assert any(program[i : i + len(statement)] == statement for i in range(len(program))), line
 
 
+@pytest.mark.slow
 def test_texts_come_back_from_their_tokens(tokenizer):
     for example in ChainExamples(1).batch(60, seed="x"):
         for text in (example.completion, example.messages[0]["content"]):

@@ -48,6 +48,7 @@ def test_families_are_easy_and_leave_some_held_out():
     assert sum(SHARES.values()) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_wrong_answers_are_well_formed_and_wrong():
     for task in tasks("code_o", 300):
         answer = TYPES["code_o"].parse_answer(task, wrong_answer(TYPES["code_o"].solve_completion(task)))
@@ -55,6 +56,7 @@ def test_wrong_answers_are_well_formed_and_wrong():
         assert not TYPES["code_o"].judge([task], [answer], list)[0], task.payload.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_id", ["code_i", "code_f"])
 def test_other_wrong_answers_are_well_formed(type_id):
     for task in tasks(type_id, 200):
@@ -63,6 +65,7 @@ def test_other_wrong_answers_are_well_formed(type_id):
         assert not isinstance(TYPES[type_id].parse_answer(task, wrong_answer(right)), Refusal), right
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_id", list(TYPES))
 def test_invalid_proposals_are_refused(type_id):
     rng = random.Random(0)
@@ -71,6 +74,7 @@ def test_invalid_proposals_are_refused(type_id):
         assert isinstance(TYPES[type_id].parse_proposal(completion, [task]), Refusal), completion
 
 
+@pytest.mark.slow
 def test_trivial_proposals_give_their_argument_back():
     for task in tasks("code_o", 200):
         draft = TYPES["code_o"].parse_proposal(trivial_proposal(TYPES["code_o"].propose_completion(task)), [])
@@ -103,6 +107,7 @@ def test_rows_repeat_by_seed_and_shares_are_kept():
 SMALL = Recipe(steps=2, latent_steps=1, rows=8, hidden=32, layers=1, vocabulary=400, tokenizer_rows=200)
 
 
+@pytest.mark.slow
 def test_tokenizer_keeps_digits_and_data_letters_apart_and_any_text_whole():
     tokenizer = build_tokenizer(TinyExamples(0), SMALL)
     assert len(tokenizer) <= SMALL.vocabulary

@@ -45,6 +45,7 @@ def run(population, tokenizer, types, **overrides):
     return warm_start(population, tokenizer, types, **settings)
 
 
+@pytest.mark.slow
 def test_trains_one_of_each_role_and_copies_it_to_the_others(model, tokenizer, types):
     population = populate(model, num_teachers=2, num_students=3)
     base = {name: tensor.clone() for name, tensor in model.state_dict().items() if "lora" not in name}
@@ -61,6 +62,7 @@ def test_trains_one_of_each_role_and_copies_it_to_the_others(model, tokenizer, t
     assert all(member.version == 0 for member in population.values())
 
 
+@pytest.mark.slow
 def test_roles_do_not_disturb_each_other(model, tokenizer, types, monkeypatch):
     """A teacher ends bit-identical whatever the students' answers were."""
     population = populate(model, num_teachers=1, num_students=1)
@@ -78,6 +80,7 @@ def test_roles_do_not_disturb_each_other(model, tokenizer, types, monkeypatch):
     assert not equal(first["student_0"], weights(population, "student_0"))
 
 
+@pytest.mark.slow
 def test_shared_member_learns_both_roles(model, tokenizer, types, monkeypatch):
     population = populate(model, num_teachers=1, num_students=1, shared_member=True)
     before = weights(population, "agent_0")
@@ -89,6 +92,7 @@ def test_shared_member_learns_both_roles(model, tokenizer, types, monkeypatch):
     assert not equal(before, weights(population, "agent_0"))
 
 
+@pytest.mark.slow
 def test_loss_falls_and_every_step_is_reported(model, tokenizer, types):
     population = populate(model, num_teachers=1, num_students=1)
     seen = []
@@ -105,6 +109,7 @@ def test_a_gpu_is_looked_for_as_without_lightning(model, tokenizer, types, monke
     assert "PYTORCH_NVML_BASED_CUDA_CHECK" not in os.environ
 
 
+@pytest.mark.slow
 def test_leaves_modes_gradients_and_trainability_as_found(model, tokenizer, types):
     population = populate(model, num_teachers=1, num_students=2)
     population.model.eval()
@@ -146,6 +151,7 @@ def test_a_learning_rate_out_of_range_is_named(model, tokenizer, types, rate):
     assert equal(before, weights(population, "student_0"))
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_finite_are_told(model, tokenizer, types):
     population = populate(model, num_teachers=1, num_students=1)
     with torch.no_grad():
@@ -160,6 +166,7 @@ def test_rows_that_cannot_fit_are_refused_with_the_fix(model, tokenizer, types):
         run(population, tokenizer, types, max_length=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ["compact", "full"])
 def test_examples_are_valid_proposals_and_right_answers(style, tokenizer):
     """Read back by the task types themselves; outputs come from the task, without running anything."""
@@ -199,6 +206,7 @@ def _recorded(examples: SeedExamples, type_id: str):
     return draw
 
 
+@pytest.mark.slow
 def test_task_types_take_equal_turns(model, tokenizer, types, monkeypatch):
     population = populate(model, num_teachers=1, num_students=1)
     drawn = []
@@ -210,6 +218,7 @@ def test_task_types_take_equal_turns(model, tokenizer, types, monkeypatch):
     assert [drawn.count(name) for name in types] == [4, 4, 4]
 
 
+@pytest.mark.slow
 def test_template_decides_the_prompt(tokenizer):
     examples = SeedExamples(code_types("compact"), rng=random.Random(0), families=FAMILIES)
     example = examples.solve("code_o")
@@ -220,6 +229,7 @@ def test_template_decides_the_prompt(tokenizer):
     assert tokenizer.decode(base.ids[base.prompt :]) == tokenizer.decode(chat.ids[chat.prompt :])
 
 
+@pytest.mark.slow
 def test_lightnings_loggers_and_callbacks_are_in_use(model, tokenizer, types, tmp_path):
     class Counter(lightning.Callback):
         steps = 0
@@ -259,6 +269,7 @@ def handler():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hook", ["setup", "on_train_batch_end"]
 )  # before and after Lightning sets handlers of its own

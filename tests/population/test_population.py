@@ -28,6 +28,7 @@ def test_is_a_mapping_of_members():
     assert population.model.population["teacher_0"] is population["teacher_0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("config", [lora(), lora(r=3, use_rslora=True, target_modules=["q_proj", "down_proj"])])
 def test_adapters_are_those_that_peft_adds(config, dtype):
@@ -63,6 +64,7 @@ def test_unrouted_forward_is_the_base(ids):
         assert torch.equal(population.model(ids).logits, two_layers()(ids).logits)
 
 
+@pytest.mark.slow
 def test_routed_rows_equal_plain_peft(ids, tmp_path):
     population = tiny_population()
     population.save(tmp_path)
@@ -74,17 +76,17 @@ def test_routed_rows_equal_plain_peft(ids, tmp_path):
             torch.testing.assert_close(routed[i], alone(ids[i : i + 1]).logits[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.every(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rows",
     [
         ROWS,
-        pytest.param(NAMES, marks=pytest.mark.slow),
-        pytest.param(["student_0"] * 6, marks=pytest.mark.slow),
+        NAMES,
+        ["student_0"] * 6,
         ["teacher_1", "teacher_0", "teacher_0"],
     ],
 )
-@pytest.mark.parametrize("checkpointing", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("checkpointing", [False, True])
 def test_routed_gradients_equal_separate_passes(rows, checkpointing):
     ids = torch.randint(3, 200, (len(rows), 9), generator=torch.Generator().manual_seed(2))
     weights = torch.randn(len(rows), generator=torch.Generator().manual_seed(3))
@@ -166,6 +168,7 @@ def test_founders_differ_and_do_not_depend_on_the_size_of_the_population():
     assert not torch.equal(large.parameters("student_0")[0], large.parameters("student_1")[0])
 
 
+@pytest.mark.slow
 def test_founders_draw_a_by_their_names_or_share_one():
     def drawn(key: str) -> list[torch.Tensor]:
         model = two_layers()
@@ -280,6 +283,7 @@ def test_write_refuses_foreign_and_broken_factors():
         assert torch.equal(a, b)
 
 
+@pytest.mark.slow
 def test_load_refuses_another_population(tmp_path):
     tiny_population(1, 1).save(tmp_path / "small")
     with pytest.raises(ValueError, match="num_teachers"):

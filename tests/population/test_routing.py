@@ -101,6 +101,7 @@ def test_under_autocast_it_is_as_near_to_float32_as_peft_is(rows):
     assert 0 < ours <= 1.25 * theirs and ours < 0.05 * scale**0.5
 
 
+@pytest.mark.slow
 def test_accumulation_adds_micro_batches():
     rows = NAMES * 4
     ids, weights = tokens(len(rows)), torch.linspace(-1, 1, len(rows)) + 0.05
@@ -111,6 +112,7 @@ def test_accumulation_adds_micro_batches():
     assert_equal(gradients(population), separate_passes(tiny_population(), rows, ids, weights), 1e-5)
 
 
+@pytest.mark.slow
 def test_a_reference_pass_amid_a_routed_one_is_the_base():
     rows, population = NAMES, tiny_population()
     ids, weights = tokens(4), torch.ones(4)
@@ -173,6 +175,7 @@ def test_stacks_are_made_again_after_an_update_and_in_another_dtype():
     torch.testing.assert_close(again, learned)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [BATCHES["equal-in-order"], BATCHES["unequal"]], ids=["equal", "unequal"])
 def test_a_base_may_change_what_an_adapted_layer_returns_in_place(rows):
     sizes = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4, vocab_size=259)
@@ -244,6 +247,7 @@ def test_the_number_of_matmuls_does_not_grow_with_the_members():
 UNEQUAL = ["student_1", *["teacher_0"] * 3, "student_0", "student_1", "student_1", "teacher_1", "teacher_1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [BATCHES["equal-in-order"], UNEQUAL], ids=["equal", "unequal"])
 def test_decoding_adds_few_kernels_to_each_linear(rows):
     """Counted by the profiler in bfloat16: two products, and for unequal members two gathers and a sum, not 2 each."""
@@ -270,6 +274,7 @@ def test_decoding_adds_few_kernels_to_each_linear(rows):
 KERNELS = {f"aten::{name}" for name in "add add_ mul mul_ copy_ bmm baddbmm baddbmm_ cat index index_select".split()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [BATCHES["equal"], BATCHES["unequal"], UNEQUAL, [*UNEQUAL, *["teacher_0"] * 20]])
 def test_a_token_at_a_time_is_the_whole_pass(rows):
     """Decoding has short cuts of its own; a pass over the whole text, with gradients, has none of them."""
@@ -314,6 +319,7 @@ class Operations(TorchDispatchMode):
         return operation(*args, **kwargs or {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_what_an_update_launches_does_not_grow_with_the_members(checkpointing):
     """In bfloat16, gradients are cast for all members at once: autograd would do it one by one."""

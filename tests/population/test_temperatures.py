@@ -75,6 +75,7 @@ def test_a_temperature_of_one_leaves_every_bit(ids):
     assert torch.equal(logits(population, ids, ROWS), before)
 
 
+@pytest.mark.slow
 def test_members_keep_their_temperature_through_replacement_and_files(ids, tmp_path):
     population = make_population(warm=False)
     child = dict(operator="clone", parents=["student_0"], step=7)

@@ -31,6 +31,7 @@ def arms(seeds: int) -> list:
     return [*bare, *paid]
 
 
+@pytest.mark.slow
 def test_differences_are_shown_with_intervals_and_pairs():
     sections = parts(compared(*arms(3)))
     row = text(sections["differences"].parts[0])[0]
@@ -50,6 +51,7 @@ def test_one_seed_has_no_band_and_says_why():
     assert text(sections["differences"].parts[0])[0][4] == "+10.0%"
 
 
+@pytest.mark.slow
 def test_several_seeds_have_a_band_and_thin_lines():
     plot = parts(compared(*arms(3)))["curves-self-play"].parts[0]
     thin = [trace for trace in plot.figure.data if trace.line.width == 0.8]
@@ -76,6 +78,7 @@ def test_settings_that_differ_come_first_and_are_marked():
     assert same.closed and same.values == {"model": "tiny"}
 
 
+@pytest.mark.slow
 def test_one_arm_is_shown_without_differences():
     found = compared(*arms(3)[:3])
     assert not parts(found)["differences"].parts
@@ -109,6 +112,7 @@ def test_a_page_from_folders(folders):
         comparison_page([folders[0], f"{folders[0]}/../a"])
 
 
+@pytest.mark.slow
 def test_the_command_compares_several_runs(folders, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["report", *folders]) == 0

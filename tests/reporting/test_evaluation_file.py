@@ -49,6 +49,7 @@ def test_an_archived_run_without_adapters_keeps_its_scores(run):
     assert results_of(str(run))["evaluation"] is None  # a card stands beside the adapters
 
 
+@pytest.mark.slow
 def test_pages_leave_scores_of_other_weights_out_and_say_so(run):
     assert "Evaluation: sums" in make_page(str(run)) and comparison.read_run(str(run)).exams["sums"]["mean"] == 0.5
     train_on(run)

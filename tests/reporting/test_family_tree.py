@@ -73,7 +73,8 @@ def test_no_replacement_no_picture(rounds):
     assert plot_family_tree(rounds[:3]) is None
 
 
-@pytest.mark.parametrize(("size", "replaced"), [(8, 2), pytest.param(64, 16, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "replaced"), [(8, 2), (64, 16)])
 def test_labels_of_large_populations_do_not_overlap(size, replaced):
     first = make_round(0, size=size)
     version = dict.fromkeys((f"student_{i}" for i in range(size)), 0)

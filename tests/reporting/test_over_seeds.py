@@ -106,6 +106,7 @@ def crossed(
     return mean + drawn + rng.normal(size=(seeds, questions)) * rest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_seed, by_question", [(0.01, 0.0), (0.0, 0.2), (0.02, 0.1)])
 def test_intervals_over_seeds_and_questions_cover_the_truth(by_seed, by_question):
     rng = np.random.default_rng(0)
@@ -115,6 +116,7 @@ def test_intervals_over_seeds_and_questions_cover_the_truth(by_seed, by_question
     assert 0.93 <= np.mean([one.low <= 0.1 <= one.high for one in found]) <= 0.995
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(2, 60), st.tuples(*[st.floats(0, 1)] * 3))
 def test_an_interval_over_questions_too_is_never_surer_than_students(seed, runs, asked, deviations):

@@ -58,6 +58,7 @@ def test_what_json_does_not_know_is_null():
     assert plain({"a": (1, {2}), 3: True}) == {"a": [1, "{2}"], "3": True}
 
 
+@pytest.mark.slow
 def test_sections_without_parts_are_left_out():
     html = some_page()
     assert 'href="#second"' in html and "Nothing in it" not in html

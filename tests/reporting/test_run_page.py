@@ -88,6 +88,7 @@ def test_what_models_wrote_is_never_markup(page):
     assert any("broken" in attempt["c"] for item in embedded(page, "items") for attempt in item["attempts"])
 
 
+@pytest.mark.slow
 def test_a_run_on_a_dataset(tmp_path):
     made = MadeRun(tmp_path / "run", teachers=0, students=3).make(6)
     html = make_page(str(made.folder))
@@ -97,6 +98,7 @@ def test_a_run_on_a_dataset(tmp_path):
     assert items[0]["fields"]["prompt"].startswith("[user]\nQuestion") and items[0]["attempts"]
 
 
+@pytest.mark.slow
 def test_one_round_that_still_goes_on(tmp_path):
     made = MadeRun(tmp_path / "run")
     made.begin(5)
@@ -153,6 +155,7 @@ def test_a_record_full_of_gaps(tmp_path):
     assert "matrix" in embedded(html, "figures")
 
 
+@pytest.mark.slow
 def test_tables_of_an_old_record_have_fewer_columns(tmp_path):
     import pyarrow.parquet
 
@@ -297,6 +300,7 @@ def test_a_watched_run_is_written_after_each_round(tmp_path):
     assert 'data-reload="' not in Path(write_report(str(made.folder))).read_text()
 
 
+@pytest.mark.slow
 def test_a_first_round_that_is_being_written_is_waited_for(tmp_path):
     made = MadeRun(tmp_path / "run")
     made.begin(3)
@@ -340,6 +344,7 @@ def probe_again(folder) -> None:
     probes.write_text(probes.read_text() * 2)
 
 
+@pytest.mark.slow
 def test_the_command_prints_tables_and_leaves_a_page(made, tmp_path, capsys):
     assert cli.main(["report", str(made.folder), "--no-plots", "--output", str(tmp_path / "page.html")]) == 0
     text = capsys.readouterr().out
@@ -349,6 +354,7 @@ def test_the_command_prints_tables_and_leaves_a_page(made, tmp_path, capsys):
     assert (made.folder / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_the_command_leaves_out_damaged_files_and_says_so(tmp_path, capsys):
     folder = MadeRun(tmp_path / "run").make(4).folder
     for name in ("probes.jsonl", "lineage.jsonl"):
@@ -387,6 +393,7 @@ def test_wrong_calls_are_told_in_one_line(made, tmp_path, capsys, options, words
     assert words in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_adapters_that_a_run_began_with_are_no_replacements(tmp_path):
     folder = MadeRun(tmp_path / "run").make(4).folder
     before = read_run(str(folder))
@@ -398,6 +405,7 @@ def test_adapters_that_a_run_began_with_are_no_replacements(tmp_path):
     assert "student_1@0" not in embedded(make_page(str(folder)), "lineage")
 
 
+@pytest.mark.slow
 def test_ratings_of_a_member_that_has_diverged_are_gaps(tmp_path):
     folder = MadeRun(tmp_path / "run").make(4).folder
     low = {"rating_before": [None, 0.0], "rating_after": [None, 0.0]}

@@ -50,6 +50,7 @@ def test_summary_of_a_teacher_of_which_no_proposal_was_judged(run, rounds):
     assert "no proposal judged in the last round" in text and "mean reward" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unscored", [("student_0",), ("student_0", "student_1")], ids=["one", "all"])
 def test_a_member_that_nobody_scored_is_not_the_strongest(tmp_path, unscored):
     """Its reward and rating are null, and every reader of the history shows a dash."""

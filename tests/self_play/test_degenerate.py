@@ -110,13 +110,14 @@ def test_under_the_papers_reward_impossible_tasks_earn_the_most(executor):
     assert play(executor, case)[0].proposals[0].reward == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("outputs", "expected"),
     [
         (2, 0.50),
-        pytest.param(5, 0.73, marks=pytest.mark.slow),
-        pytest.param(10, 0.62, marks=pytest.mark.slow),
-        pytest.param(20, 0.41, marks=pytest.mark.slow),
+        (5, 0.73),
+        (10, 0.62),
+        (20, 0.41),
     ],
 )
 def test_what_a_guess_earns(executor, outputs, expected):

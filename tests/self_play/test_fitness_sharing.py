@@ -79,7 +79,7 @@ def test_similarities_are_those_of_the_full_matrix(parts):
     np.testing.assert_allclose(similarities(parts, weighed=True), full(parts, True), rtol=0, atol=1e-12)
 
 
-@pytest.mark.every(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("weighed", [False, True])
 @pytest.mark.parametrize("owners", [1, 2, 100])
 def test_memory_is_for_the_parts_that_tasks_have(owners, weighed):
@@ -136,6 +136,7 @@ def test_only_positive_rewards_of_valid_tasks_are_shared_and_types_apart():
     assert many < 1.0 and few > 0.5 and many + few == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 def test_in_a_round_a_teacher_earns_less_for_what_is_often_proposed(executor):
     plain, shared = (
         self_play(executor, settings=RoundSettings(num_generations=G, num_references=1, rewards=rewards))

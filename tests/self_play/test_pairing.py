@@ -79,6 +79,7 @@ def test_weight_functions():
     np.testing.assert_allclose(PAIRINGS["uniform"](teacher_wins), [[1, 1, 1]])
 
 
+@pytest.mark.slow
 def test_full_floor_is_uniform():
     ratings = rated({"t0": 35, "s0": 35, "t1": 15, "s1": 15})
     for options in ({"method": "variance", "floor": 1.0}, {"method": "uniform"}):

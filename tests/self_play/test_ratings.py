@@ -154,6 +154,7 @@ def test_residual_is_small_where_one_number_describes_a_member_also_if_it_learns
     assert np.abs(ratings.residual).mean() < 0.07
 
 
+@pytest.mark.slow
 def test_residual_shows_what_one_number_cannot_describe():
     """Each teacher is hard for its own student only."""
     rng, ratings = np.random.default_rng(0), Ratings(["t0", "t1"], ["s0", "s1"])
@@ -317,9 +318,7 @@ def test_two_attempts_at_a_task_show_their_correlation_and_one_task_of_a_prompt_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task_sd", [0.0, 1.4])
-@pytest.mark.parametrize(
-    "spread", [pytest.param(0.0, marks=pytest.mark.slow), 0.5, pytest.param(1.0, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("spread", [0.0, 0.5, 1.0])
 def test_skills_that_differ_are_no_correlation(task_sd, spread):
     """Truth: correlations given the pair, mean over pairs; prior and early rounds leave some hundredths."""
     rng = np.random.default_rng(2)
@@ -338,6 +337,7 @@ def test_skills_that_differ_are_no_correlation(task_sd, spread):
     assert across < 0.05
 
 
+@pytest.mark.slow
 def test_a_level_that_moves_is_no_correlation():
     rng = np.random.default_rng(3)
     ratings = Ratings(["t0", "t1", "t2"], ["s0", "s1", "s2"])
@@ -364,6 +364,7 @@ def mixed_round() -> list[Outcome]:
     ]
 
 
+@pytest.mark.slow
 @given(order=st.permutations(range(6)))
 def test_order_of_outcomes_does_not_matter_to_the_bit(order):
     straight, mixed = small(), small()
@@ -374,6 +375,7 @@ def test_order_of_outcomes_does_not_matter_to_the_bit(order):
         assert mixed.state_dict()[key] == straight.state_dict()[key]
 
 
+@pytest.mark.slow
 def test_types_are_handicaps_and_not_skills():
     rng = np.random.default_rng(0)
     ratings = Ratings(["t0", "t1"], ["s0", "s1"])
@@ -392,6 +394,7 @@ def test_types_are_handicaps_and_not_skills():
     assert np.nanmax(np.abs(ratings.residual)) < 0.1
 
 
+@pytest.mark.slow
 def test_equal_teachers_that_write_different_types_stay_equal():
     """One writes mostly what is hard for everybody, the other mostly what is easy."""
     rng = np.random.default_rng(0)
@@ -433,6 +436,7 @@ def test_forfeits_lower_the_teacher_to_where_it_would_win_as_often():
     assert ratings["t0"].sigma == pytest.approx(drawn.std(), rel=0.12)
 
 
+@pytest.mark.slow
 def test_a_teacher_that_only_forfeits_stays_finite_and_last():
     ratings = small()
     for _ in range(100):

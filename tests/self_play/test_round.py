@@ -112,6 +112,7 @@ def test_valid_tasks_enter_the_buffer(executor):
     assert len(new) >= 1
 
 
+@pytest.mark.slow
 def test_all_three_types_take_turns(executor):
     game = self_play(executor, types=TYPES)
     sampler = scripted(game)
@@ -201,7 +202,7 @@ def test_in_every_round_all_teachers_face_the_same_types(executor, prompts):
     assert set(total.values()) == {prompts}, "over time every type has an equal share"
 
 
-@pytest.mark.every(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("teachers", "students"), [(1, 2), (2, 4), (4, 2), (2, 3), (3, 2)])
 def test_proposals_to_one_prompt_go_to_one_student(executor, teachers, students):
     prompts = math.lcm(teachers, students) // teachers
@@ -223,6 +224,7 @@ def test_refuses_prompts_that_cannot_be_divided(executor):
         self_play(executor, teachers=2, students=3)
 
 
+@pytest.mark.slow
 def test_a_teacher_without_valid_proposals_falls_is_replaced_and_does_not_breed(executor):
     game = self_play(executor, teachers=4, students=4)
     writes, answers = scripted(game, solved=0.9), scripted(game, solved=0.9)

@@ -73,6 +73,7 @@ def pays_for_others(solve_rate, solved_elsewhere):
     return 0.5 * solved_elsewhere
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("able", [("student_0",), ("student_1",), ("student_0", "student_1")])
 def test_who_was_matched_is_nobody_else(executor, able):
     """A reward of one's own hears whether another member solved the task. Others try what the matched one cannot."""
@@ -94,6 +95,7 @@ def test_a_task_that_nobody_solves_is_not(executor):
     assert len(record.extra_attempts) == 3 * len({one.task.id for one in record.proposals if one.valid})
 
 
+@pytest.mark.slow
 def test_extra_attempts_go_to_the_others_and_leave_the_round_alone(executor):
     game, sampler = game_of(executor, students=4, teachers=4, attempts=6)
     played = game.play(sampler, round=0, step=0)
@@ -227,6 +229,7 @@ def test_waiting_rewards_go_into_a_checkpoint(executor):
     assert [game.late.exchange(9, rows, proposals, {})] == [other.late.exchange(9, rows, proposals, {})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lower", [0, 1])
 def test_rows_that_would_wait_no_longer_are_dropped(executor, lower):
     game, sampler = game_of(executor, rounds=3)

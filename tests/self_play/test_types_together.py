@@ -21,9 +21,8 @@ def self_play(executor, types):
     )
 
 
-@pytest.mark.parametrize(
-    "types", [["math"], pytest.param(["sql", "code_i"], marks=pytest.mark.slow), ["code_o", "math", "countdown"]]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("types", [["math"], ["sql", "code_i"], ["code_o", "math", "countdown"]])
 def test_all_that_is_valid_is_played_and_judged(executor, types):
     game, seen = self_play(executor, types), Counter()
     sampler = scripted(game, solved=0.5)

@@ -32,6 +32,7 @@ def source_task(program: str = IDENTITY) -> Task:
     return code_task("code_o", program, inputs=("1",), outputs=("1",))
 
 
+@pytest.mark.slow
 def test_azr_output_truncation(play):
     """It cut long outputs in the middle, gold ones too: nothing is ever cut here, too large is refused."""
     program = "def f(n):\n    return list(range(n))"

@@ -33,14 +33,8 @@ def lines(program: str) -> set[str]:
 HELD_OUT = {kind.name: fillings(kind.held_out) for kind in KINDS}
 
 
-FAST = ("chain_digits_short", "chain_text_middle", "chain_table_long", "chain_digits_blocks", "chain_text_held_out")
-
-
-@pytest.mark.every(2)
-@pytest.mark.parametrize(
-    "family",
-    [pytest.param(one, id=one.__name__, marks=() if one.__name__ in FAST else pytest.mark.slow) for one in CHAINS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("family", CHAINS, ids=lambda family: family.__name__)
 def test_families_obey_the_rules_and_their_depths(family):
     rng, (least, most) = random.Random(0), DEPTHS[family.__name__.split("_", 2)[2]]
     depths = set()
@@ -52,6 +46,7 @@ def test_families_obey_the_rules_and_their_depths(family):
     assert {least, most} <= depths <= set(range(least, most + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type", ["code_o", "code_i", "code_f"])
 def test_outputs_are_those_of_the_executor(type, executor):
     tasks = [code_draw(type, random.Random(i), families=[family.__name__]) for family in CHAINS for i in range(4)]

@@ -57,6 +57,7 @@ def test_expressions_have_one_normal_form_and_an_exact_value(text, normal, value
     assert read_expression(expression.text) == expression
 
 
+@pytest.mark.slow
 def test_values_and_trees_are_those_of_python():
     rng, seen = random.Random(0), 0
     for _ in range(20_000):

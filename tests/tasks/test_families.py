@@ -65,7 +65,7 @@ def test_easy_families_are_really_small(family):
         assert len(task.payload.input) <= 24 and len(task.payload.output) <= 40
 
 
-@pytest.mark.every(4)
+@pytest.mark.slow
 @pytest.mark.sized
 @pytest.mark.parametrize("type", TYPES)
 def test_executor_agrees_and_every_task_survives_its_own_completions(type, play):
@@ -134,6 +134,7 @@ def test_families_can_be_chosen():
     assert authors == {"seed:each", "seed:keep"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change, match",
     [

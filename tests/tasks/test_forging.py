@@ -212,6 +212,7 @@ def test_forged_code_i_answers(play, text):
     assert not play.solved(ABDUCTION, fence("input", text))
 
 
+@pytest.mark.slow
 def test_forged_code_f_answers(play):
     """One batch, so that a program which spoils its server would spoil the right answer at the end as well."""
     programs = PROGRAMS | {"too_large": INDUCTION.payload.program + "\n#" + "a" * 5000}
@@ -252,6 +253,7 @@ def f(x):
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type", ["code_o", "code_i"])
 def test_forged_proposals_do_not_become_tasks(play, type):
     proposals = [(fence("python", program) + fence("input", "3"), ()) for program in FORGED_PROPOSALS.values()]

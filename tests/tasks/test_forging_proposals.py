@@ -62,6 +62,7 @@ BAD_INPUTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type", ["code_o", "code_i"])
 def test_proposals_that_only_seem_to_be_tasks(play, type):
     proposals = {name: fence("python", program) + fence("input", "3") for name, program in TWINS.items()}

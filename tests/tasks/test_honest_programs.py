@@ -15,6 +15,7 @@ def proposal(program, given):
     return fence("python", program.strip("\n")) + "\n" + fence("input", given)
 
 
+@pytest.mark.slow
 def test_honest_programs_become_tasks(play):
     texts = [proposal(*case) for case in honest_programs.ACCEPTED.values()]
     outcomes = dict(zip(honest_programs.ACCEPTED, play.propose_all("code_o", [(text, ()) for text in texts])))

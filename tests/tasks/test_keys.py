@@ -187,6 +187,7 @@ class Rename(ast.NodeTransformer):
         return node
 
 
+@pytest.mark.slow
 def test_renamed_parameters_are_seen_through_in_most_programs():
     same = 0
     for program in PROGRAMS:
@@ -196,6 +197,7 @@ def test_renamed_parameters_are_seen_through_in_most_programs():
     assert same >= 0.8 * len(PROGRAMS)
 
 
+@pytest.mark.slow
 def test_seed_tasks_never_share_a_key():
     rng = random.Random(0)
     tasks = {task.id: task for task in (code_draw("code_o", rng) for _ in range(400))}.values()

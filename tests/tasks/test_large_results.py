@@ -54,6 +54,7 @@ def proposed(program, count=10):
     return Draft(program, Proposed(program, tuple((x,) for x in range(count)), "A message"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "reason", "sizes"),
     [

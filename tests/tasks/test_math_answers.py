@@ -192,6 +192,7 @@ NO_NUMBERS = [
 ]
 
 
+@pytest.mark.slow
 def test_what_is_no_number_or_another_one(run):
     verdicts = judge_pairs(NO_NUMBERS, run)
     assert [pair for pair, verdict in zip(NO_NUMBERS, verdicts, strict=True) if verdict is not False] == []
@@ -207,6 +208,7 @@ def test_agreement_with_math_verify(run):
     assert [row for row, mine, theirs, right in rows if not mine == theirs == right] == []
 
 
+@pytest.mark.slow
 def test_where_the_judge_is_another_than_math_verify(run):
     here = judge_pairs([(right, text) for right, text, _ in DIFFERENT], run)
     there = [verify(parse(f"${right}$"), parse(f"$\\boxed{{{text}}}$")) for right, text, _ in DIFFERENT]
@@ -331,6 +333,7 @@ def test_boxes_of_any_text(text):
     last_box(text)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 def test_plain_numbers_of_any_text(text):
     assert compare_plain("12.5", text) in (True, False, None)

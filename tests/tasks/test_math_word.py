@@ -139,6 +139,7 @@ def test_the_last_blocks_after_thinking_count():
     assert isinstance(draft, Draft) and draft.content == WordProblem(PROBLEM, PROGRAM, "")
 
 
+@pytest.mark.slow
 def test_answers_and_why_there_is_none(run):
     kind, task = MathWord(), Task.create("math", WordProblem(PROBLEM, PROGRAM, "60"))
     texts = {
@@ -163,13 +164,10 @@ def test_answers_and_why_there_is_none(run):
     assert dict(zip(answers, verdicts, strict=True)) == {text: texts[text] for text in answers}
 
 
-@pytest.mark.every(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family",
-    [
-        name if place % 3 == 0 else pytest.param(name, marks=pytest.mark.slow)
-        for place, name in enumerate(MathWord.families)
-    ],
+    [name if place % 3 == 0 else name for place, name in enumerate(MathWord.families)],
 )
 def test_every_family_agrees_with_the_executor(run, family):
     kind = MathWord()
@@ -181,6 +179,7 @@ def test_every_family_agrees_with_the_executor(run, family):
     assert len({task.payload.answer for task in tasks}) > 3 and len({kind.key(task.payload) for task in tasks}) == 30
 
 
+@pytest.mark.slow
 def test_families_stand_in_order_of_difficulty():
     kind = MathWord()
     nodes = {}

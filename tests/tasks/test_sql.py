@@ -68,7 +68,7 @@ def solved(task, text):
     return answer.reason if isinstance(answer, Refusal) else kind.judge([task], [answer], nothing_runs)[0]
 
 
-@pytest.mark.every(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query, ordered, result",
     [
@@ -168,6 +168,7 @@ def test_what_makes_no_task(query, reason, run):
     assert isinstance(refusal, Refusal) and refusal.reason == reason, refusal
 
 
+@pytest.mark.slow
 def test_names_that_grow_without_bound_end_in_the_sandbox(run):
     doubled = ", ".join(f"v{i + 1} AS (SELECT 1 FROM v{i} AS a, v{i} AS b)" for i in range(12))
     refusal = propose(BOTH, f"WITH v0 AS (SELECT 1 FROM t, u), {doubled} SELECT count(*) FROM v12", run)
@@ -331,6 +332,7 @@ def test_a_number_and_a_text_that_look_alike_find_their_rows(lines):
     assert not same_rows([("5",), ("5",)], [("5.0",), ("5",)], ordered=False)
 
 
+@pytest.mark.slow
 def test_the_harness_is_found_where_the_package_is_found_in_another_way(monkeypatch):
     """As in a script outside the folder of a clone, with the clone installed as editable."""
     root = Path(trl_populora.__file__).parents[1]
@@ -425,7 +427,7 @@ def test_trials_change_one_thing_each_and_are_the_same_each_time():
     assert any(trial.tables[1].rows == tables[1].rows[::-1] and trial.reverse for trial in found)
 
 
-@pytest.mark.every(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_seeds_of_every_family_are_what_the_sandbox_finds(family, run):
     kind = Sql()

@@ -51,11 +51,13 @@ def tables(draw):
     return tuple(found)
 
 
+@pytest.mark.slow
 @given(tables())
 def test_tables_come_back_from_their_normal_form(some):
     assert read_tables(write_tables(some)) == some
 
 
+@pytest.mark.slow
 @given(tables())
 def test_the_text_of_a_row_is_right_for_that_row(some):
     for table in some:

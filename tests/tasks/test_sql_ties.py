@@ -111,6 +111,7 @@ def test_a_result_that_the_query_decides_is_a_task(query):
     assert fate(query) == "valid"
 
 
+@pytest.mark.slow
 def test_the_sandbox_sees_the_same():
     with Executor(1, Limits(cpu_seconds=2, wall_seconds=30)) as executor:
         fates = [fate(query, run=executor.run_many) for query in (LEFT_OPEN[1], LEFT_OPEN[17], DECIDED[1], DECIDED[9])]
@@ -120,6 +121,7 @@ def test_the_sandbox_sees_the_same():
 GROUPS = st.lists(st.sampled_from("abcde"), min_size=2, max_size=9).filter(lambda groups: len(set(groups)) > 1)
 
 
+@pytest.mark.slow
 @given(GROUPS, st.integers(1, 5), st.booleans())
 def test_exactly_ties_of_counts_that_a_limit_shows_are_refused(groups, limit, total):
     table = "t(g TEXT, i INTEGER)\n" + "\n".join(f"{group} | {i}" for i, group in enumerate(groups))
@@ -154,7 +156,7 @@ def test_queries_cannot_call_what_decides_ties():
     assert fate(f"SELECT shop, {TIE}() FROM s LIMIT 9") == "sql_error"
 
 
-@pytest.mark.every(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_seed_task_leaves_its_order_open(family):
     rng = random.Random(family)

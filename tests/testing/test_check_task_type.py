@@ -20,6 +20,7 @@ def nothing_runs(jobs):
     assert not jobs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"style": "compact", "max_numbers": 2, "largest_number": 9}])
 def test_countdown_keeps_the_contract_without_an_executor(settings):
     def run(jobs):
@@ -28,15 +29,16 @@ def test_countdown_keeps_the_contract_without_an_executor(settings):
     check_task_type(Countdown(**settings), run=run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [name if name == "code_o" else pytest.param(name, marks=pytest.mark.slow) for name in sorted(BUILT_IN)],
+    [name if name == "code_o" else name for name in sorted(BUILT_IN)],
 )
 def test_the_types_of_this_package_keep_the_contract(name):
     check_task_type(make_task_types([name])[name])
 
 
-FAST = ("ReadsTheFence", "MissesFamilies", "GivesAway", "BlamesTheAnswer", "ReservedText", "AlwaysRight")
+FAST = ("ReadsTheFence", "GivesAway", "AlwaysRight")
 
 
 @pytest.mark.parametrize(
@@ -92,6 +94,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_type_in_a_script_can_be_checked_there(tmp_path):
     (tmp_path / "mine.py").write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -101,6 +104,7 @@ def test_a_type_in_a_script_can_be_checked_there(tmp_path):
     assert done.stdout == "kept\n", done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_of_the_watch_stays_in_this_process(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     check_task_type(Countdown(), run=nothing_runs)

@@ -27,6 +27,7 @@ def my_types(tmp_path, monkeypatch):
     del sys.modules["my_types"]
 
 
+@pytest.mark.slow
 def test_the_example_is_short_and_keeps_the_contract(my_types):
     assert len(BLOCKS[0].splitlines()) <= 90
     scope = {"CountLetters": my_types.CountLetters}
@@ -50,6 +51,7 @@ def test_an_exam_of_the_example_is_kept_out_of_training(my_types, tmp_path):
     del sys.modules["my_exam"]
 
 
+@pytest.mark.slow
 def test_the_suite_finds_a_mistake_in_the_example(tmp_path, monkeypatch):
     (tmp_path / "my_mistake.py").write_text(BLOCKS[0].replace(" and len(text) <= 3", ""))
     monkeypatch.syspath_prepend(tmp_path)

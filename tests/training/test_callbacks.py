@@ -37,13 +37,13 @@ def test_recombination_is_told_who_failed_and_the_islands(make_trainer, monkeypa
     assert calls == [{"roles": ["student"], "islands": 1, "without": {"student_1"}}]
 
 
-@pytest.mark.slow
 def test_weights_are_measured_after_every_so_many_rounds(make_trainer):
     rounds = []
     make_trainer(on_round=rounds.append, weight_metrics_interval=2, max_steps=5).train()
     assert [one.round for one in rounds if one.members[0].delta_norm is not None] == [1, 3]
 
 
+@pytest.mark.slow
 def test_what_is_counted_is_summed_over_the_rounds_of_a_log(make_trainer):
     rounds = []
     trainer = make_trainer(on_round=rounds.append, max_steps=4, logging_steps=4, recombination_interval=1)
@@ -63,6 +63,7 @@ def test_what_is_counted_is_summed_over_the_rounds_of_a_log(make_trainer):
         assert log[name] == pytest.approx(sum(one.get(name, 0) for one in metrics) / 4), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [0, 1])
 def test_a_member_is_set_back_to_the_start_or_to_the_last_recombination(make_trainer, interval):
     """And not to the round before: a resumed run would not know those weights."""

@@ -163,9 +163,8 @@ def test_settings_that_do_not_fit_are_refused(config, settings, text):
         config(**settings)
 
 
-@pytest.mark.parametrize(
-    "kept", [pytest.param({}, marks=pytest.mark.slow), {"teacher_reward": "solvable", "solvable_rounds": 1}]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", [{}, {"teacher_reward": "solvable", "solvable_rounds": 1}])
 def test_a_run_from_the_start_in_the_same_trainer_has_no_champions_or_rows_of_the_last_one(make_trainer, kept):
     trainer = make_trainer(**SETTINGS | {"max_steps": 2} | kept)
     trainer.train()

@@ -120,6 +120,7 @@ def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
     assert "cannot be read" in find_defect(str(tmp_path / "other"))
 
 
+@pytest.mark.slow
 def test_resuming_from_an_earlier_checkpoint_leaves_no_later_one(saved, make_trainer, caplog):
     """The one that was given up would otherwise be what `auto` takes, should the run be stopped again."""
     again = make_trainer(**SAVING | dict(max_steps=3))
@@ -128,6 +129,7 @@ def test_resuming_from_an_earlier_checkpoint_leaves_no_later_one(saved, make_tra
     assert "checkpoint-4 is removed" in caplog.text and not os.path.exists(os.path.join(saved, STAGING_FOLDER))
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_put_aside_by_the_run_that_passes_it_over(saved, make_trainer, whole, caplog):
     path = os.path.join(saved, "checkpoint-4", "optimizer.pt")
     os.truncate(path, os.path.getsize(path) - 1)
@@ -149,6 +151,7 @@ def test_damaged_checkpoints_go_with_the_run_that_is_overwritten(saved, make_tra
     assert not os.path.exists(aside) and len(whole_checkpoints(saved)) == 1
 
 
+@pytest.mark.slow
 def test_the_folder_of_another_run_is_left_alone(saved, make_trainer, tmp_path):
     other = make_trainer(**SAVING | dict(output_dir=str(tmp_path / "other"), max_steps=1))
     other.train()
@@ -158,6 +161,7 @@ def test_the_folder_of_another_run_is_left_alone(saved, make_trainer, tmp_path):
     assert sorted(os.listdir(other.args.output_dir)) == before
 
 
+@pytest.mark.slow
 def test_adapters_of_another_scaling_are_refused_before_anything_changes(saved, make_trainer, tmp_path):
     """Also where the run that is there would be overwritten."""
     other = make_trainer(**SAVING | dict(output_dir=str(tmp_path / "other"), max_steps=1))
@@ -169,6 +173,7 @@ def test_adapters_of_another_scaling_are_refused_before_anything_changes(saved, 
         assert (sorted(os.listdir(other.args.output_dir)), files(other.args.output_dir)) == before
 
 
+@pytest.mark.slow
 def test_what_a_run_cannot_change_on_its_way_is_refused(saved, make_trainer):
     for change, words in (
         (dict(num_students=1), "num_teachers"),
@@ -190,6 +195,7 @@ def test_checkpoint_holds_plain_peft_folders(whole):
             torch.testing.assert_close(trainer.population.model(ids).logits, alone(ids).logits, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_true_wants_a_checkpoint_and_auto_does_not(make_trainer):
     with pytest.raises(ValueError, match="holds no complete checkpoint"):
         make_trainer().train(resume_from_checkpoint=True)
@@ -317,7 +323,8 @@ def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, be
     assert resized.state.global_step == 4
 
 
-@pytest.mark.parametrize("mutates", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mutates", [True, False])
 def test_a_copy_has_its_parents_temperature_and_a_learning_rate_that_mutates(make_trainer, mutates):
     def sized(students, **settings):
         return make_trainer(

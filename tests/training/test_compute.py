@@ -55,27 +55,21 @@ def recorded(trainer):
     return totals
 
 
-@pytest.mark.every(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
         {},
-        pytest.param({"balance_rows": True}, marks=pytest.mark.slow),
-        pytest.param(
-            {
-                "balance_rows": True,
-                "num_teachers": 1,
-                "num_students": 2,
-                "num_generations": 4,
-                "prompts_per_teacher": 2,
-            },
-            marks=pytest.mark.slow,
-        ),
+        {"balance_rows": True},
+        {
+            "balance_rows": True,
+            "num_teachers": 1,
+            "num_students": 2,
+            "num_generations": 4,
+            "prompts_per_teacher": 2,
+        },
         {"balance_rows": True, "num_teachers": 1, "num_students": 1, "shared_member": True},
-        pytest.param(
-            {"balance_rows": True, "evolution_interval": 1, "hall_of_fame_probability": 0.5},
-            marks=pytest.mark.slow,
-        ),
+        {"balance_rows": True, "evolution_interval": 1, "hall_of_fame_probability": 0.5},
     ],
     ids=lambda settings: "-".join(settings) or "plain",
 )
@@ -221,6 +215,7 @@ def test_a_dataset_run_counts_too(config):
     )
 
 
+@pytest.mark.slow
 def test_role_task_whitens_over_the_tokens_of_the_round(make_trainer):
     trainer = make_trainer(max_steps=1, advantage="role_task", num_generations=4, per_device_train_batch_size=40)
     trainer.source.sampler = shorten(trainer.source.sampler)
@@ -257,7 +252,7 @@ def test_nothing_is_added_to_the_model_or_kept_of_names_in_every_round(make_trai
     assert names[0] and names[0] == names[3]  # the same objects
 
 
-@pytest.mark.every(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_means_over_tokens_do_not_depend_on_micro_batches(make_trainer, level):
     """Rows of similar length share one, so their mean counts tokens of short completions too much. With one ratio for
@@ -274,6 +269,7 @@ def test_means_over_tokens_do_not_depend_on_micro_batches(make_trainer, level):
             assert log[name] == pytest.approx(expected[name], rel=1e-4), name
 
 
+@pytest.mark.slow
 def test_the_gradient_norm_of_a_round_is_the_mean_over_its_steps(make_trainer):
     summaries, steps = [], []
     trainer = make_trainer(num_iterations=2, on_round=summaries.append)

@@ -196,6 +196,7 @@ def test_a_head_that_is_the_embedding_is_not_cast(make_trainer):
         make_trainer(cast_lm_head_to_fp32=True)  # the tiny base's is
 
 
+@pytest.mark.slow
 def test_the_learning_rate_is_constant_unless_told_otherwise(config, make_trainer):
     assert config().lr_scheduler_type == "constant"
     trainer = make_trainer(max_steps=2, evolution_interval=0)

@@ -101,6 +101,7 @@ def member_weights(trainer, name):
     return [p.detach().clone() for p in trainer.population.parameters(name)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"loss_type": "grpo"}], ids=["dapo", "grpo"])
 def test_update_equals_a_trainer_of_one(make, tmp_path, settings):
     """Each member's update is that of GRPOTrainer with one adapter on the member's rows."""
@@ -149,6 +150,7 @@ def test_update_equals_a_trainer_of_one(make, tmp_path, settings):
             torch.testing.assert_close(value, own[f"{path}.lora_{side}.default.weight"], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_evolution_goes_by_reward(make):
     def reward(completions, player, **kwargs):
         return [float(name[-1]) + len(set(str(c))) / 100 for name, c in zip(player, completions, strict=True)]
@@ -160,6 +162,7 @@ def test_evolution_goes_by_reward(make):
     assert event.fitness["student_2"] > event.fitness["student_1"] > event.fitness["student_0"]
 
 
+@pytest.mark.slow
 def test_members_that_nobody_scored_are_not_replaced(make):
     """One function scores two of three members, and gives one of them a reward that is not finite."""
 
@@ -180,6 +183,7 @@ def test_members_that_nobody_scored_are_not_replaced(make):
             json.loads(line, parse_constant=lambda value: pytest.fail(f"{value} in the history"))
 
 
+@pytest.mark.slow
 def test_rewards_that_teach_nobody_raise_an_alarm(make):
     """Groups may differ from each other: only differences within a group give an advantage."""
 
@@ -194,6 +198,7 @@ def test_rewards_that_teach_nobody_raise_an_alarm(make):
     assert [alarm in summary.alarms for summary in rounds] == [True, False]
 
 
+@pytest.mark.slow
 def test_a_member_without_a_reward_stays_as_it_is(make):
     """Adam's moments of earlier rounds do not move it, and it is not said to have learned."""
     rounds, weights = [], []
@@ -218,6 +223,7 @@ def test_a_member_without_a_reward_stays_as_it_is(make):
     assert first[1].grad_norm is None and first[1].tokens == 0 < first[1].unlearned_tokens
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_trained_on(make):
     settings = dict(max_steps=2, save_strategy="steps", save_steps=2)
     whole = make(**settings)
@@ -231,6 +237,7 @@ def test_a_finished_run_is_not_trained_on(make):
             assert torch.equal(mine, theirs)
 
 
+@pytest.mark.slow
 def test_a_finished_run_goes_on_for_more_epochs(make):
     settings = dict(max_steps=-1, save_strategy="steps", save_steps=3)
     make(num_train_epochs=1, **settings).train()
@@ -239,6 +246,7 @@ def test_a_finished_run_goes_on_for_more_epochs(make):
     assert longer.train(resume_from_checkpoint="auto").global_step == 5
 
 
+@pytest.mark.slow
 def test_evaluation_covers_every_member(make):
     trainer = make(
         eval_dataset=PROMPTS.select(range(2)),
@@ -268,6 +276,7 @@ def answered_by(trainer, dataset):
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several", [False, True])
 def test_every_member_answers_what_a_user_evaluates_on(make, several):
     """With other numbers of generations than in training, and batches that begin within a member's rows."""
@@ -302,6 +311,7 @@ def test_other_kinds_of_data_are_named(make, name, given):
         make(**{name: given})
 
 
+@pytest.mark.slow
 def test_experts_have_no_loss_of_their_own(make):
     """Their auxiliary loss would couple members. The model's own settings ask for it by default."""
     shape = dict(vocab_size=259, hidden_size=32, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
@@ -324,6 +334,7 @@ class Stop(TrainerCallback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_run_that_was_interrupted_while_it_learned_goes_on_in_the_same_trainer(make, tmp_path):
     settings = {"max_steps": 3, "save_strategy": "steps", "save_steps": 1}
     whole = make(**settings, output_dir=str(tmp_path / "whole"))
@@ -352,6 +363,7 @@ def test_a_run_that_continues_another_keeps_nothing_of_what_it_overwrites(make, 
     assert not first.folder.is_elsewhere(str(tmp_path / "link"))
 
 
+@pytest.mark.slow
 def test_a_resume_with_other_rows_is_told_and_recorded(make, caplog):
     settings = {"save_strategy": "steps", "save_steps": 1, "eval_dataset": PROMPTS.select(range(2))}
     first = make(**settings, max_steps=1)
@@ -395,6 +407,7 @@ def test_resume_is_exact_in_a_later_epoch(make):
     assert timeless(again.state.log_history) == timeless(whole.state.log_history)
 
 
+@pytest.mark.slow
 def test_epochs_instead_of_steps(make):
     trainer = make(max_steps=-1, num_train_epochs=2)
     trainer.train()
@@ -479,6 +492,7 @@ def test_bad_input_is_refused_with_the_fix(make, arguments, message):
         make(**arguments)
 
 
+@pytest.mark.slow
 def test_an_infinite_reward_is_none(make, monkeypatch, tmp_path):
     """It would make the advantages of its group NaN, and the mean reward infinite."""
 
@@ -512,6 +526,7 @@ def test_two_runs_in_one_folder_do_not_mix(make):
     trainer.train()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [True, False])
 def test_truncated_completions_have_their_length(make, masked):
     trainer = make(mask_truncated_completions=masked, max_completion_length=6, max_steps=1)

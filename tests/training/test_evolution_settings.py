@@ -5,7 +5,7 @@ import torch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("min_age", "steps"), [(2, [4]), pytest.param(3, [], marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("min_age", "steps"), [(2, [4]), (3, [])])
 def test_interval_and_ages_count_rounds(make_trainer, min_age, steps):
     """Two optimizer steps a round, three rounds: after round 2 founders are 4 steps old, but 2 rounds."""
     trainer = make_trainer(
@@ -26,6 +26,7 @@ def test_founders_share_one_a_if_asked(make_trainer):
         assert all(same) if share else not any(same)
 
 
+@pytest.mark.slow
 def test_a_child_learns_at_its_own_rate_and_the_others_at_theirs(make_trainer):
     """The schedule goes on: at step k of 4, `1 - k / 4` of each member's rate."""
     trainer = make_trainer(

@@ -31,6 +31,7 @@ def statuses(trainer):
         return [json.loads(line)["statuses"] for line in file]
 
 
+@pytest.mark.slow
 def test_rows_whose_execution_failed_count_for_nobody(make_trainer):
     trainer = writing_programs(make_trainer(rewards=None, max_steps=2))
     failed = Execution(Status.INFRA_ERROR, (), 0.0, 0)
@@ -43,7 +44,6 @@ def test_rows_whose_execution_failed_count_for_nobody(make_trainer):
     assert all(rating.mu == pytest.approx(25.0) for rating in map(trainer.ratings.__getitem__, trainer.population))
 
 
-@pytest.mark.slow
 def test_fork_servers_that_die_are_replaced(make_trainer):
     """All processes of the executor are killed, in one round before its jobs, in the next one while they run."""
     trainer = writing_programs(make_trainer(rewards=None, max_steps=4))

@@ -22,6 +22,7 @@ def test_the_tile_is_that_of_trl():
     assert TILE == (TOKEN_CHUNK_SIZE, _CHUNKED_LOGPROB_CHUNK_SIZE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("vocabulary", [1000, SIZES["vocab_size"]])
 def test_the_lm_head_holds_what_is_counted(dtype, vocabulary):
@@ -73,6 +74,7 @@ def test_an_update_without_its_head_holds_what_is_counted(config, dtype, checkpo
     assert parts.get("half weights") == (whole if dtype == "float32" else None)
 
 
+@pytest.mark.slow
 def test_a_forward_keeps_the_adapters_that_are_counted(config):
     """What rank 33 keeps more than rank 1, without gradient checkpointing: the stacks of members of both roles."""
     model, ids, kept = LlamaForCausalLM(CONFIG).to(torch.bfloat16), torch.ones(4, 4, dtype=torch.long), []
@@ -167,6 +169,7 @@ def test_a_packed_base(config):
     assert {name: plain[name] for name in same} == {name: packed[name] for name in same}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nested", [True, False])
 def test_a_packed_base_is_as_large_as_counted(tmp_path, nested):
     bitsandbytes = pytest.importorskip("bitsandbytes", reason="pip install 'trl-populora[quantized]'")

@@ -53,6 +53,7 @@ def test_what_the_shares_mean(make_trainer):
         }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_table_has_what_the_shares_are_made_of(make_trainer):
     trainer = make_trainer(**PROBED)
     scripted(trainer, lambda member: member == "student_0")
@@ -66,6 +67,7 @@ def test_the_table_has_what_the_shares_are_made_of(make_trainer):
         assert games["teachers"]["teacher_0"][kind] == sum(lost) / len(lost)
 
 
+@pytest.mark.slow
 def test_equal_founders_play_as_one(make_trainer):
     """Fresh adapters do nothing, whatever their A; after a warm start all of a role have one's weights."""
     trainer = make_trainer(noise=0, **PROBED)
@@ -117,6 +119,7 @@ def test_founders_stay_as_they_were(make_trainer):
             assert torch.equal(factor.B, founders.students[name][path].B)
 
 
+@pytest.mark.slow
 def test_founders_answer_with_the_weights_that_they_had(make_trainer):
     trainer = make_trainer(**PROBED)
     scripted(trainer, lambda member: True)
@@ -138,6 +141,7 @@ def test_founders_answer_with_the_weights_that_they_had(make_trainer):
         assert all(torch.equal(mine, own) for mine, own in zip(weights, then, strict=True))
 
 
+@pytest.mark.slow
 def test_prompts_are_a_function_of_the_seed(make_trainer):
     def prompts(**settings):
         source = make_trainer(**PROBED | settings).source
@@ -147,6 +151,7 @@ def test_prompts_are_a_function_of_the_seed(make_trainer):
     assert prompts() != prompts(seed=1)
 
 
+@pytest.mark.slow
 def test_nothing_enters_the_game(make_trainer):
     trainer = make_trainer(**PROBED)
     scripted(trainer, lambda member: True)
@@ -159,6 +164,7 @@ def test_nothing_enters_the_game(make_trainer):
     assert {row["player"] for row in rows} == {"student_0", "student_1", "student_0@0", "student_1@0"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompts, guests", [(0, ()), (1, ("guest_0",))])
 def test_a_guest_is_there_only_for_founders(make_trainer, prompts, guests):
     trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out[:1]"], "founders": prompts}})
@@ -181,6 +187,7 @@ def two_authors(trainer):
     trainer.source.self_play.lengths = None
 
 
+@pytest.mark.slow
 def test_a_teacher_is_judged_by_its_own_tasks(make_trainer):
     trainer = make_trainer(**PROBED)
     two_authors(trainer)
@@ -193,6 +200,7 @@ def test_a_teacher_is_judged_by_its_own_tasks(make_trainer):
     assert {row["version"] for row in rows if row["exam"] == "founders"} == {games["version"]}
 
 
+@pytest.mark.slow
 def test_the_tasks_of_the_run_are_no_duplicates_in_these_games(make_trainer):
     """The buffer grows with the run. A teacher that writes the tasks of the start again has as many valid ones."""
     trainer = make_trainer(**PROBED)
@@ -207,6 +215,7 @@ def test_the_tasks_of_the_run_are_no_duplicates_in_these_games(make_trainer):
     assert [request.prompt for request in trainer.probes.founders.requests] == requests
 
 
+@pytest.mark.slow
 def test_what_the_sandbox_fails_to_run_counts_for_nobody(make_trainer):
     """One of the two proposals of teacher_0."""
     trainer = make_trainer(**PROBED)
@@ -235,6 +244,7 @@ def test_equal_weights_at_other_temperatures_are_others(make_trainer):
     assert list(trainer.probes.founders.students) == ["student_0", "student_1"]
 
 
+@pytest.mark.slow
 def test_answers_that_the_sandbox_cannot_judge_do_not_count(make_trainer):
     trainer = make_trainer(**PROBED | {"task_types": ["code_i"]})
     scripted(trainer, lambda member: True)
@@ -255,6 +265,7 @@ def test_answers_that_the_sandbox_cannot_judge_do_not_count(make_trainer):
     assert games["students"] == dict.fromkeys(("student_0", "student_1"), {"solved": None})
 
 
+@pytest.mark.slow
 def test_a_founder_writes_with_the_random_numbers_of_its_place(make_trainer):
     """Of two equal founders one writes; the third writes at the start what it writes in the first games."""
     trainer = make_trainer(num_teachers=3, num_students=3, per_device_train_batch_size=6, **PROBED)
@@ -273,6 +284,7 @@ def test_each_prompt_shows_other_tasks(make_trainer):
     assert len(set(prompts)) == 3
 
 
+@pytest.mark.slow
 def test_an_engine_has_the_weights_of_the_founder_that_answers(make_trainer):
     """An engine draws with the weights of the last `sync`."""
     trainer = make_trainer(**PROBED)
@@ -298,6 +310,7 @@ def test_an_engine_has_the_weights_of_the_founder_that_answers(make_trainer):
         assert all(torch.equal(a, b) for a, b in zip(mine, own, strict=True))
 
 
+@pytest.mark.slow
 def test_the_version_is_that_of_the_founders_tasks(make_trainer):
     """Teachers of today write other tasks, in an exam of its own."""
     trainer = make_trainer(**PROBED)

@@ -62,6 +62,7 @@ def test_others_go_on_bit_for_bit(make_trainer):
     assert summary.grad_norm is None and {m.name: m for m in rounds[0].members}["student_1"].grad_norm is not None
 
 
+@pytest.mark.slow
 def test_frozen_after_three_rounds_until_replaced(make_trainer):
     trainer, rounds = train(make_trainer, Poison("student_1", range(PATIENCE)), max_steps=6, evolution_interval=5)
     assert any("frozen" in alarm for alarm in rounds[PATIENCE - 1].alarms)
@@ -71,6 +72,7 @@ def test_frozen_after_three_rounds_until_replaced(make_trainer):
     assert replaced and trainer.guard.frozen("student_1") == ("student_1" not in replaced)
 
 
+@pytest.mark.slow
 def test_a_script_is_told_of_alarms_when_they_begin(make_trainer, caplog):
     trainer = make_trainer(max_steps=4, rewards=lambda completions, player, **_: own_reward(completions, player))
     Poison("student_1", {1, 2}).into(trainer)

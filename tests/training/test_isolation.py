@@ -117,6 +117,7 @@ def one_round(tmp_path_factory):
     return finished(tmp_path_factory.mktemp("one"), max_steps=1)
 
 
+@pytest.mark.slow
 def test_same_seed_same_run(one_round, make_trainer):
     trainer = make_trainer(max_steps=1)
     trainer.train()
@@ -124,12 +125,14 @@ def test_same_seed_same_run(one_round, make_trainer):
         assert member_state(trainer, name) == member_state(one_round, name)
 
 
+@pytest.mark.slow
 def test_other_seed_other_run(one_round, make_trainer):
     trainer = make_trainer(max_steps=1, seed=1)
     trainer.train()
     assert member_state(trainer, "student_0") != member_state(one_round, "student_0")
 
 
+@pytest.mark.slow
 def test_nothing_a_model_writes_is_evaluated_here(make_trainer, tmp_path, monkeypatch):
     """Invariant 7: completions that would act if evaluated in this process leave no trace."""
     import builtins

@@ -164,6 +164,7 @@ def test_micro_batches_hold_equally_many_rows_of_each_member_and_all_rows_of_the
             assert total == {0: 2, 1: 2, 2: 4, 3: 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [1e-3, 0.5, 1e9])
 def test_clipping_is_torchs_own_member_by_member(make_trainer, bound):
     trainer = make_trainer(model=two_layers(), max_grad_norm=bound)
@@ -211,6 +212,7 @@ def test_a_child_learns_also_if_its_slot_did_not(make_trainer):
     assert rates == dict.fromkeys(NAMES, 0.0) | {"student_0": 0.04}
 
 
+@pytest.mark.slow
 def test_rows_of_a_member_are_compute_matched(make_trainer):
     """Invariant 5: within a role every member has the same number of rows in every round."""
     trainer = make_trainer(num_teachers=4, num_students=2, max_steps=2)

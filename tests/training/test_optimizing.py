@@ -45,6 +45,7 @@ def test_what_cannot_be_built_is_refused_at_construction(make_trainer, settings,
         make_trainer(**settings)
 
 
+@pytest.mark.slow
 def test_every_kind_of_schedule_passes(make_trainer):
     for kind, kwargs in (
         ("linear", None),
@@ -60,6 +61,7 @@ def test_a_schedule_counted_in_epochs_is_tried(config):
         build_trainer(args, train_dataset=Dataset.from_dict({"prompt": ["one", "two"]}))
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_begin_leaves_later_checkpoints(make_trainer, monkeypatch, tmp_path):
     """Even if the reason shows only when the optimizer is built."""
     settings = dict(max_steps=2, save_strategy="steps", save_steps=1)

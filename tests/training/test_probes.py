@@ -191,6 +191,7 @@ def test_the_sampler_is_as_before(make_trainer):
 # What is asked, recorded and logged -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_everybody_is_asked_at_the_start_and_at_every_evaluation_the_base_once(make_trainer):
     records = []
     trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out[:4]"], "founders": 0, "teachers": True}})
@@ -223,6 +224,7 @@ def test_names_as_trackers_get_them(make_trainer):
     assert log["eval_held_out_4/mean"] == pytest.approx(sum(students) / 2)
 
 
+@pytest.mark.slow
 def test_shares_are_those_of_the_answers(make_trainer):
     """A sampler that knows the right answers scores 1, and the base, which does not, 0."""
     trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out_easy[:6]"], "founders": 0}})
@@ -232,6 +234,7 @@ def test_shares_are_those_of_the_answers(make_trainer):
     assert told["eval_held_out_easy_6/mean"] == 0.5 and told["eval_held_out_easy_6/code_f/mean"] == 0.5
 
 
+@pytest.mark.slow
 def test_a_grader_that_fails_scores_nobody_and_the_base_is_asked_again(make_trainer):
     trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out[:4]"], "founders": 0}})
     (exam,) = trainer.probes.exams
@@ -254,6 +257,7 @@ def test_a_grader_that_fails_scores_nobody_and_the_base_is_asked_again(make_trai
     assert sum(call.count(None) for call in calls) == 8  # four questions, in two of three probes
 
 
+@pytest.mark.slow
 def test_a_user_evaluates_a_run_that_is_not_probed(make_trainer):
     trainer = make_trainer(probe_kwargs={"exams": ["held_out[:3]"]})
     before = trainer.evaluate(metric_key_prefix="test")
@@ -352,6 +356,7 @@ def make_on_dataset(config, tmp_path):
         trainer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eval_dataset", [None, PROMPTS.select(range(2)), {"a": PROMPTS.select(range(2))}])
 def test_exams_come_on_top_of_the_evaluation_on_a_dataset(make_on_dataset, eval_dataset):
     trainer = make_on_dataset(eval_dataset=eval_dataset)
@@ -364,6 +369,7 @@ def test_exams_come_on_top_of_the_evaluation_on_a_dataset(make_on_dataset, eval_
     assert len(answers(trainer.args.output_dir, 2)) == 2 * 3
 
 
+@pytest.mark.slow
 def test_a_dataset_without_exams_is_evaluated_as_before(make_on_dataset):
     trainer = make_on_dataset(eval_dataset=PROMPTS.select(range(2)), probe_kwargs=None)
     trainer.train()
@@ -411,6 +417,7 @@ def test_exams_that_cannot_be_asked(make_trainer, probes, message):
         make_trainer(**PROBED | {"probe_kwargs": probes})
 
 
+@pytest.mark.slow
 def test_an_exam_that_does_not_fit_into_the_engine(make_trainer, tmp_path):
     """The double takes 256 tokens."""
     settings = dict(sampler=engine(tmp_path), model=base_model(), max_completion_length=4, max_prompt_tokens=240)
@@ -468,6 +475,7 @@ def test_the_first_probe_costs_what_the_founders_tasks_cost(make_trainer, monkey
     assert (first["seconds"], later["seconds"]) == (5.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length, own, most", [(3, 5, 3), (None, 5, 5), (None, None, 8)])
 def test_answers_are_as_long_as_the_probes_or_else_the_exam_allow(make_trainer, length, own, most):
     """The run's own are of 8 tokens."""
@@ -503,6 +511,7 @@ def test_the_mean_of_a_group_is_that_of_its_questions(make_trainer):
     assert means == {"": pytest.approx(1 / 6), "code_o/": 0.0, "code_f/": 0.5}
 
 
+@pytest.mark.slow
 def test_exams_are_answered_greedily(make_trainer):
     """Whatever the temperature of the run; its sampler has that again afterwards."""
     trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out[:4]"], "founders": 1}}, temperature=0.9)
@@ -519,6 +528,7 @@ def test_exams_are_answered_greedily(make_trainer):
     assert sampler.temperature == 0.9 and sampler.max_completion_length == 8
 
 
+@pytest.mark.slow
 def test_the_round_of_a_probe_counts_rounds_and_not_steps(make_trainer):
     records = []
     trainer = make_trainer(

@@ -38,6 +38,7 @@ def test_the_whole_is_what_was_given_or_what_workers_expect():
     assert not progress.name and progress.done == 0
 
 
+@pytest.mark.slow
 def test_rows_are_counted_while_they_are_drawn():
     seen, length = [], 2 * TOKENS_AT_ONCE + 3
     sampler = TransformersSampler(
@@ -65,6 +66,7 @@ def test_programs_are_counted_while_they_run():
     assert seen == [5, 5] and progress.done == progress.total == 5
 
 
+@pytest.mark.slow
 def test_a_round_goes_through_its_phases(make_trainer):
     trainer, phases = make_trainer(max_steps=1, evolution_interval=0), []
     progress, begin = trainer.progress, trainer.progress.begin
@@ -102,6 +104,7 @@ def test_a_terminal_shows_phase_and_run_and_a_file_does_not(monkeypatch):
     assert not file.getvalue()
 
 
+@pytest.mark.slow
 def test_an_attached_view_takes_the_place_of_what_transformers_prints(make_trainer, capfd):
     own, out = [], io.StringIO()
     trainer = make_trainer(max_steps=2, on_round=own.append, disable_tqdm=False)

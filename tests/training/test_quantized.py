@@ -87,6 +87,7 @@ def gradients(population, *, checkpointing=False, autocast=False) -> dict[str, t
     return found
 
 
+@pytest.mark.slow
 @needs_bitsandbytes
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_gradients_are_those_on_the_unpacked_weights(base, checkpointing):
@@ -157,6 +158,7 @@ def test_a_run_with_evolution_and_its_continuation(tmp_path, base):
         again.close()
 
 
+@pytest.mark.slow
 @needs_bitsandbytes
 def test_evaluation_uses_the_base_as_it_was_trained_on(tmp_path, base):
     trainer = trained(tmp_path, base, max_steps=1)

@@ -6,6 +6,7 @@ from tests.training.test_resume import files, outcome
 from trl_populora.evolution import cosine
 
 
+@pytest.mark.slow
 def test_members_move_to_their_mean_between_rounds_and_not_after_the_last(make_trainer):
     seen = []
     trainer = make_trainer(max_steps=3, recombination_interval=1, on_round=lambda summary: seen.append(summary))

@@ -31,6 +31,7 @@ def group_advantages(rows):
     return (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-4)
 
 
+@pytest.mark.slow
 def test_every_completion_of_self_play(make_trainer, tmp_path, monkeypatch):
     replays, asked = [], []
     trainer = make_trainer(max_steps=3, num_generations=2, evolution_interval=2)
@@ -98,6 +99,7 @@ def test_late_rows_carry_what_the_update_used(make_trainer, tmp_path):
         assert {row["kind"] for row in own} == ({"late", "learned"} if number else {"learned"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chat", [False, True], ids=["text", "chat"])
 def test_a_run_on_a_dataset(chat, config, tmp_path):
     words = "one two three four five six".split()

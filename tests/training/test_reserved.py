@@ -20,6 +20,7 @@ def keys_in(buffer):
     return {types.key(task.payload) for name, types in buffer.types.items() for task in buffer.tasks(name)}
 
 
+@pytest.mark.slow
 def test_buffers_start_without_the_tasks_of_exams(reserved, make_trainer, tmp_path):
     """As many as were asked for, also where some of the first are asked elsewhere."""
     plain = make_trainer().source
@@ -106,6 +107,7 @@ def keep_reserved(buffer_class):
     return make
 
 
+@pytest.mark.slow
 def test_a_proposal_of_a_held_out_task_is_refused(make_trainer):
     rounds = []
     trainer = make_trainer(task_types=["code_o"], on_round=lambda _: rounds.append(trainer.source.played.record))

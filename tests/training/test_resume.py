@@ -137,6 +137,7 @@ def test_a_resume_without_changes_says_nothing_of_settings(make_trainer, caplog)
     assert "Nothing to do" in caplog.text and "is already at step 4" in caplog.text
 
 
+@pytest.mark.slow
 def test_another_runs_finished_checkpoint_is_refused_and_nothing_is_touched(make_trainer, tmp_path):
     """Its weights would lie beside the record of the run that was here, or beside none."""
     settings = SETTINGS | {"max_steps": 1, "save_steps": 1, "evolution_interval": 0}
@@ -154,6 +155,7 @@ def test_another_runs_finished_checkpoint_is_refused_and_nothing_is_touched(make
     assert not list((tmp_path / "fresh").rglob("history.jsonl"))
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_cut_back_while_another_trains_there(make_trainer):
     settings = dict(max_steps=2, save_strategy="steps", save_steps=1)
     make_trainer(**settings).train()
@@ -164,6 +166,7 @@ def test_a_finished_run_is_not_cut_back_while_another_trains_there(make_trainer)
     assert files(again.args.output_dir) == before
 
 
+@pytest.mark.slow
 def test_a_second_training_says_that_it_goes_on(make_trainer, caplog):
     """A resume without a checkpoint promises a start from the beginning, which only a new trainer gives."""
     trainer = make_trainer(max_steps=1)

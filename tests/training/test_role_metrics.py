@@ -12,6 +12,7 @@ from trl_populora.training import PopulationSelfPlayTrainer
 MIXED = ("reward", "reward_std", "frac_reward_zero_std", "rewards/self_play_reward/mean", "rewards/hash_reward/mean")
 
 
+@pytest.mark.slow
 def test_no_number_averages_both_sides_of_the_game(make_trainer):
     totals = []
     trainer = make_trainer(max_steps=2)  # with a reward function of the user's

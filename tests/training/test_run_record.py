@@ -34,6 +34,7 @@ def record_of(trainer):
     return json.loads((Path(trainer.args.output_dir) / "run.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_run_of_a_script(make_trainer):
     sampler = partial(TransformersSampler.from_args, batch_size=3)
     settings = {"prompt_style": "compact", "save_strategy": "no", "weight_decay": 0.125}

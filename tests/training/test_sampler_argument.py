@@ -55,6 +55,7 @@ def test_the_documented_sampler_draws_from_its_members(documented, make_trainer)
     assert population.model.training == population.base_model.training
 
 
+@pytest.mark.slow
 def test_an_engine_of_ones_own_trains_with_its_log_probabilities(make_trainer, tmp_path):
     def sampler(population, tokenizer, accelerator, args):
         folder = str(tmp_path / "adapters")
@@ -106,6 +107,7 @@ def test_a_sampler_that_ignores_the_chat_template_is_refused(make_trainer):
         make_trainer(sampler=without, chat_template_kwargs={"enable_thinking": False})
 
 
+@pytest.mark.slow
 def test_a_sampler_is_refused_where_another_draws_or_nobody_is(config, make_trainer, tmp_path):
     with pytest.raises(ValueError, match="with use_vllm=true: both select the sampler"):
         refused(TransformersSampler, config, use_vllm=True)
@@ -157,6 +159,7 @@ def test_a_recipe_reaches_a_server_of_another_kind(make_trainer, tmp_path):
         assert not server.double.loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", [lambda drawn: drawn[1:], lambda drawn: None, lambda drawn: ["text"] * len(drawn)])
 def test_wrong_completions_are_named_at_once(make_trainer, spoil):
     class Wrong(TransformersSampler):
@@ -167,6 +170,7 @@ def test_wrong_completions_are_named_at_once(make_trainer, spoil):
         make_trainer(sampler=Wrong).train()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [

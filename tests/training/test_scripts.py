@@ -72,6 +72,7 @@ SWITCHES = {
 }
 
 
+@pytest.mark.slow
 def test_adapters_that_a_callback_switches_change_nothing(make):
     undisturbed = make()
     undisturbed.train()
@@ -93,6 +94,7 @@ def test_adapters_of_pefts_own_are_refused_where_rows_are_routed(make):
         trainer.model(torch.tensor([[1, 2]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [4, 1])
 def test_a_reward_function_that_asks_the_model_asks_the_base(make, rows):
     """Also where old log-probabilities of the members were computed before (`num_iterations`)."""
@@ -111,6 +113,7 @@ def test_a_reward_function_that_asks_the_model_asks_the_base(make, rows):
     assert asked == [True, True]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_saved_at_the_end_of_the_round(make, tmp_path):
     """One of within a round would play the round again when it is resumed."""
 

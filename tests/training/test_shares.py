@@ -2,12 +2,14 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trl_populora.training.ranks import equal_shares
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 8), st.integers(0, 9), st.data())
 def test_every_item_is_dealt_once_and_as_many_to_each(parts, each, data):

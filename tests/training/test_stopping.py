@@ -36,11 +36,11 @@ def terminated():
     signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.every(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "extra, end",
     [
-        pytest.param({}, 2, marks=pytest.mark.slow),
+        ({}, 2),
         ({"num_iterations": 2, "evolution_interval": 1, "save_strategy": "steps", "save_steps": 4}, 2),
     ],
     ids=["plain", "in the middle of a round"],
@@ -80,6 +80,7 @@ def test_a_second_one_ends_at_once_unless_it_is_the_same(make_trainer, terminate
     assert terminated == ([signal.SIGTERM] if ends else [])
 
 
+@pytest.mark.slow
 def test_what_cannot_be_saved_is_said(make_trainer, terminated, caplog, monkeypatch):
     trainer = make_trainer(max_steps=2, callbacks=[Sends(step=0)])
     monkeypatch.setattr(trainer.folder, "flush", lambda: (_ for _ in ()).throw(OSError("the disk is full")))
@@ -88,6 +89,7 @@ def test_what_cannot_be_saved_is_said(make_trainer, terminated, caplog, monkeypa
     assert "the disk is full" in caplog.text and "goes on from the beginning" in caplog.text
 
 
+@pytest.mark.slow
 def test_another_thread_trains_without_it(make_trainer):
     trainer = make_trainer(max_steps=1)
     before = signal.getsignal(signal.SIGTERM)

@@ -73,7 +73,7 @@ def weights(trainer):
     )
 
 
-@pytest.mark.every(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [OwnLoss, InChunks, CallsTheModel, Mixed])
 @pytest.mark.parametrize("size, again", [(4, False), (12, True)], ids=["three micro-batches", "one, checkpointed"])
 def test_a_loss_of_ones_own_trains_the_member_of_each_row(train, kind, size, again):
@@ -83,6 +83,7 @@ def test_a_loss_of_ones_own_trains_the_member_of_each_row(train, kind, size, aga
     assert not torch.allclose(want, weights(train(kind, **settings | {"learning_rate": 0.0})), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_loss_of_ones_own_is_evaluated_with_the_member_of_each_row(train):
     losses = []
 
@@ -100,6 +101,7 @@ def test_a_loss_of_ones_own_is_evaluated_with_the_member_of_each_row(train):
     assert trainer.population.routing._plan is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uses_parent", [False, True])
 def test_rewards_of_ones_own_count_for_advantages_and_fitness(train, uses_parent):
     class OwnRewards(PopulationSelfPlayTrainer):
@@ -114,6 +116,7 @@ def test_rewards_of_ones_own_count_for_advantages_and_fitness(train, uses_parent
     assert min(logged) >= 100 and sum(fitness) / 3 == pytest.approx(sum(logged) / len(logged))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", [None, "names"])
 def test_a_batch_may_hold_what_trl_lets_it_hold(train, entry):
     """`None`, and lists with an entry for each row, which stays with its row."""
@@ -139,6 +142,7 @@ def test_an_optimizer_without_a_group_for_each_member_is_refused(train):
         train(OneGroup)
 
 
+@pytest.mark.slow
 def test_a_model_that_is_asked_without_a_member_warns_and_is_the_base(train, monkeypatch):
     said, answers = [], {}
     monkeypatch.setattr(logging.get_logger("trl_populora.population.routing"), "warning_once", said.append)

@@ -62,6 +62,7 @@ def test_names_in_the_settings_make_the_same_types(config):
     assert make(args.task_types, kwargs=args.task_kwargs)["adding"] == Adding(largest=7)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_written_down_is_said_when_the_run_is_opened(config):
     opened = saved(trainer_with(config, [Weighed(by=object())], max_steps=1))
     with open(os.path.join(opened.folder, "self_play.json"), encoding="utf-8") as file:

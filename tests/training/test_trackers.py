@@ -233,6 +233,7 @@ server.close()
     assert "tracked" in done.stdout.split("RUNS")[1]
 
 
+@pytest.mark.slow
 def test_a_tracker_that_fails_costs_a_warning(make_trainer, tmp_path, monkeypatch, caplog):
     from torch.utils.tensorboard import SummaryWriter
     from transformers.utils import logging

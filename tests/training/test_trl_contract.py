@@ -87,6 +87,7 @@ def test_every_override_is_watched():
     assert {name for name in own if not name.startswith("__") or name == "__init__"} == watched
 
 
+@pytest.mark.slow
 def test_output_of_a_generation_phase(make_trainer):
     trainer = make_trainer(max_steps=1)
     seen = {}
@@ -106,6 +107,7 @@ def test_output_of_a_generation_phase(make_trainer):
     assert seen["member_ids"].shape == seen["advantages"].shape == (4,)
 
 
+@pytest.mark.slow
 def test_buffered_inputs_are_where_micro_batches_come_from(make_trainer):
     trainer = make_trainer(max_steps=1)
     trainer.train()

@@ -82,6 +82,7 @@ def test_every_setting_comes_through(cls, name, unchecked, tmp_path):
         assert everything(by_command_line(changes)) == constructed, value
 
 
+@pytest.mark.slow
 def test_a_value_arrives_at_all(unchecked):
     """The ways could agree on losing a value."""
     lost = []
@@ -160,7 +161,7 @@ def test_enumerations_are_what_transformers_makes_of_them(tmp_path):
 LINEARS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 
 
-@pytest.mark.every(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change, trained",
     [

@@ -45,6 +45,7 @@ class Recorder(lightning.Callback):
             self.seen[-1] |= {"metrics": metrics, "after": toys.weights(pl_module.population), "moments": moments}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["min", "max"])
 def test_the_worst_makes_room_for_a_child_of_the_best(tmp_path, mode):
     recorder = Recorder()
@@ -62,14 +63,13 @@ def test_the_worst_makes_room_for_a_child_of_the_best(tmp_path, mode):
     assert sum(member.version for member in members.values()) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "steps"),
     [
-        pytest.param({"interval": 2}, [6], marks=pytest.mark.slow),
+        ({"interval": 2}, [6]),
         ({"unit": "validations", "interval": 3, "val_check_interval": 1}, [3, 6, 9]),
-        pytest.param(
-            {"unit": "validations", "interval": 2, "val_check_interval": 1}, [2, 4, 6, 8, 10], marks=pytest.mark.slow
-        ),
+        ({"unit": "validations", "interval": 2, "val_check_interval": 1}, [2, 4, 6, 8, 10]),
         ({"unit": "epochs", "interval": 1, "val_check_interval": 2}, [5, 8, 11]),  # no validation ends an epoch
     ],
 )
@@ -78,6 +78,7 @@ def test_interval_counts_epochs_or_validations(tmp_path, settings, steps):
     assert [event.step for event in evolution.lineage] == steps
 
 
+@pytest.mark.slow
 def test_a_child_starts_at_its_own_learning_rate_at_the_schedules_place(tmp_path):
     def schedule(step):
         return 1 / (1 + step)
@@ -89,6 +90,7 @@ def test_a_child_starts_at_its_own_learning_rate_at_the_schedules_place(tmp_path
         assert group["initial_lr"] == rate and group["lr"] == pytest.approx(rate * schedule(12))
 
 
+@pytest.mark.slow
 def test_a_child_trains_like_a_run_that_starts_with_it(tmp_path):
     """Moments dropped for real: from the event on, a fresh optimizer gives the same weights."""
     recorder = Recorder()
@@ -108,6 +110,7 @@ def test_a_child_trains_like_a_run_that_starts_with_it(tmp_path):
     assert not toys.equal({"": toys.weights(fresh)[other]}, {"": toys.weights(members)[other]})
 
 
+@pytest.mark.slow
 def test_another_run_with_the_same_callback_counts_anew(tmp_path):
     members = toys.population(3)
     evolution = EvolutionCallback("val_loss", operators=("gaussian",))
@@ -156,6 +159,7 @@ def test_a_resumed_run_is_the_run_never_stopped(tmp_path, when, steps, unit):
         assert after.callback_metrics == fitting.callback_metrics, step
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_lightning_cannot_go_on_from_exactly_is_warned_of(tmp_path):
     """Written after the last batch of an epoch, before its validation."""
     with pytest.warns(UserWarning, match="step 3 is written before the validation that is due there") as caught:
@@ -226,6 +230,7 @@ class Diverged(PopulationModule):
         super().log_rows(metric, values, members, counts)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:val_loss of")
 @pytest.mark.parametrize("mode", ["min", "max"])
 def test_a_member_whose_metric_is_not_finite_is_the_worst(tmp_path, mode):

@@ -48,13 +48,14 @@ BATCHES = [  # members with other numbers of rows, in any order, and one that is
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("accumulate", "clip", "schedule"),
     [
-        pytest.param(1, None, None, id="plain", marks=pytest.mark.slow),
-        pytest.param(1, 0.3, None, id="clipped", marks=pytest.mark.slow),
+        pytest.param(1, None, None, id="plain"),
+        pytest.param(1, 0.3, None, id="clipped"),
         pytest.param(2, 0.3, None, id="accumulated"),
-        pytest.param(1, 0.5, lambda step: 1 / (1 + step), id="scheduled", marks=pytest.mark.slow),
+        pytest.param(1, 0.5, lambda step: 1 / (1 + step), id="scheduled"),
     ],
 )
 def test_update_equals_plain_pytorch_on_the_members_rows_alone(tmp_path, accumulate, clip, schedule):
@@ -144,6 +145,7 @@ def test_gradient_checkpointing_changes_nothing(tmp_path):
         torch.testing.assert_close(results[0][name], results[1][name])
 
 
+@pytest.mark.slow
 def test_mixed_precision_trains_about_the_same(tmp_path):
     results = []
     for precision in ("32-true", "bf16-mixed"):
