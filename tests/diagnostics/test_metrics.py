@@ -13,6 +13,7 @@ SAMPLES = {
     "member": ("teacher_0", "student_11", "agent_0"),
     "teacher": ("teacher_3",),
     "student": ("student_3",),
+    "proposer": ("teacher_3", "agent_0"),
     "solver": ("student_0", "agent_0"),
     "player": ("teacher_0", "base"),
     "role": ("teachers", "students"),

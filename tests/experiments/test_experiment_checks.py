@@ -132,6 +132,7 @@ def test_every_metric_of_a_round_is_known(plan):
     assert {name for name in given - known if not name.startswith(OPEN)} == set()
     assert {"complexity/ast_nodes", "tasks/unsolved", "types/solve_rate/code_i", "seconds/extra"} <= known
     assert {"executor/cpu_timeout", "teachers/refused/duplicate", "compute/guest_rows"} <= known
+    assert not {"fill_rate/teacher_0", "validity/student_0"} & known  # which no round has
 
 
 def test_metrics_of_an_agent_that_plays_itself_are_known(plan):
@@ -149,4 +150,6 @@ def test_a_run_on_a_dataset_has_no_known_length(plan):
          "num_generations": 2, "per_device_train_batch_size": 2, "output_dir": str(plan.folder), "report_to": "none"}
     )  # fmt: skip
     assert run_size(args) == (1, None, None, None, None)
-    assert {"students/reward", "reward/student_0"} <= known_metrics(args)
+    known = known_metrics(args)
+    assert {"students/reward", "reward/student_0", "students/grad_norm", "seconds/sample"} <= known
+    assert not {"solve_rate", "fill_rate", "tasks/unsolved", "rating/residual", "teachers/reward"} & known

@@ -72,6 +72,13 @@ def test_same_seed_same_completions(population):
     assert draw(PROMPTS, ROWS, seed=1) != draw(PROMPTS, ROWS, seed=2)
 
 
+def test_a_tokenizer_that_ends_nothing_is_refused(population):
+    tokenizer = tiny_tokenizer()
+    tokenizer.eos_token = None
+    with pytest.raises(ValueError, match=r"no eos_token, so no completion could end. Set one .*tokenizer.eos_token ="):
+        TransformersSampler(population, tokenizer, max_completion_length=12)
+
+
 def test_a_pad_token_of_the_model_ends_no_row(population):
     draw = sampler(population)
     draw.eos_ids = [2]

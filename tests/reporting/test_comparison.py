@@ -46,6 +46,8 @@ def test_a_run_that_was_only_stopped_and_made_longer_is_no_other_arm():
     other = resumed({"max_steps": [8, 30], "pairing": ["hard", "variance"]})
     names = [arm.name for arm in group_arms([*runs, other])]
     assert names == ["resumed=unset", 'resumed=[{"pairing": ["hard", "variance"]}]']
+    elsewhere = resumed({"data_seed": [1, 2], "kwargs.base_url": ["http://a:1", "http://b:1"]})  # as between seeds
+    assert len(group_arms([runs[0], elsewhere])) == 1
     linear = {"lr_scheduler_type": "linear"}  # the rates of the first rounds were those of 8 steps
     runs = [made(0, max_steps=30, **linear), resumed({"max_steps": [8, 30]}, **linear)]
     assert len(group_arms(runs)) == 2
@@ -109,6 +111,8 @@ def test_a_run_that_continues_another_is_compared_over_the_rounds_it_has():
     assert (found.first, found.rounds, found.last, found.span) == (4, 8, 2, "rounds 4 to 8")
     assert found.cost(found.arms[0]).rows == found.cost(found.arms[1]).rows == 5 * 4 * 16
     assert found.adapters(found.arms[0])["student_1"][0] == 5 * 16
+    for arm in found.arms:
+        assert [point.round for point in found.curve(arm, "solve_rate")] == [4, 5, 6, 7, 8]
     assert Comparison(group_arms([whole])).span == "9 rounds"
 
 

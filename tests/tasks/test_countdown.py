@@ -208,6 +208,17 @@ def test_seeds_keep_to_the_settings():
     assert kind.simplest().payload.solution == "1 + 2 + 3"
 
 
+def test_the_last_draw_may_complete_the_seed_tasks(monkeypatch):
+    kind = Countdown()
+    five = kind.seeds(5)  # all of the first draws differ
+    monkeypatch.setattr("trl_populora.tasks.base.MAX_DRAWS", 1)
+    assert kind.seeds(5) == five and kind.seeds(0) == []
+    monkeypatch.setattr(Countdown, "generate", lambda self, rng, *, families=None: five[0])
+    assert kind.seeds(5, fewer=True) == five[:1]
+    with pytest.raises(ValueError, match="countdown: 5 different seed tasks asked for, 1 found; ask for fewer"):
+        kind.seeds(5)
+
+
 def test_every_reference_shown_is_a_solution_and_no_more_than_wanted():
     kind, rng = Countdown(num_references=2), random.Random(0)
     tasks = kind.seeds(5)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..extras import is_installed
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
     from ..training import PopulationSelfPlayConfig
 
 PHASES = ("propose", "verify", "match", "solve", "judge", "extra", "sample", "learn", "weights", "recombine")
-ROLES = {"teacher": "teacher", "student": "student", "agent": "shared"}
-"""What a member's name begins with -> its role."""
+ROUND = ("The round", "Members", "Roles", "Pairs", "Tasks")
+"""Headings of the registry whose metrics stand in the history of a run."""
 OPEN = ("teachers/rewards/", "students/rewards/")
 """What the names of metrics begin with that depend on reward functions."""
 
@@ -135,53 +137,38 @@ def run_size(args: PopulationSelfPlayConfig) -> RunSize:
 
 
 def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
-    """Names that [`round_metrics`] may give to the metrics of a run, but for those that begin with one of `OPEN`."""
-    from ..diagnostics import MemberSummary, RoundSummary, round_metrics
-    from ..diagnostics.metrics import MEMBER
-    from ..diagnostics.task_metrics import TASK_METRICS
+    """Names that the metrics of a round may have, but for those that begin with one of `OPEN`."""
+    from ..diagnostics.metrics import PLACEHOLDERS, SECTIONS, SELF_PLAY
     from ..executor import Status
     from ..population.member import member_names
     from ..tasks import REASONS
     from ..training.first_tasks import types_in_play
 
     types = types_in_play(args, None) if args.num_teachers else {}
-    numbers: dict[str, Any] = {**dict.fromkeys(MEMBER, 0), "solve_rates": dict.fromkeys(types, 0.0)}
-    players = {"teacher": args.num_teachers, "student": args.num_students}
-    teachers, students = (tuple(f"{role}_{i}" for i in range(count)) for role, count in players.items())
     members = member_names(args.num_teachers, args.num_students, shared=args.shared_member)
-    ones = tuple(tuple(1 for _ in students) for _ in teachers)
-    measures = {name for kind in types.values() if (one := kind.features(kind.simplest())) for name in one.measures}
-    reasons = {*REASONS, *(reason for kind in types.values() for reason in kind.reasons)}
-    kinds = ("reward", "reward_std", "zero_std_groups")
-    groups = ("teachers", "students")
-    summary = RoundSummary(
-        round=0,
-        step=0,
-        members=tuple(MemberSummary(name=name, role=ROLES[name.rpartition("_")[0]], **numbers) for name in members),
-        teachers=teachers,
-        students=students,
-        games=ones,
-        wins=ones,
-        attempts=ones,
-        solved=ones,
-        window_attempts=ones,
-        window_solved=ones,
-        solve_rate=0.0,
-        solve_rates=dict.fromkeys(types, 0.0),
-        fill_rate=0.0,
-        solve_rate_filled=0.0,
-        residual=0.0,
-        complexity=dict.fromkeys(measures, 0.0),
-        coverage=dict.fromkeys(["filled", "new", *(f"filled/{name}" for name in teachers)], 0) if measures else {},
-        tasks=dict.fromkeys(TASK_METRICS, 0.0),
-        seconds=dict.fromkeys(PHASES, 0.0),
-        guest_rows=1,
-        statuses=dict.fromkeys(Status, 0) if types else {},
-        refusals=dict.fromkeys(groups, dict.fromkeys(reasons, 0)) if types else {},
-        rewards={f"{group}/{kind}": 0.0 for group in groups for kind in kinds},
-        cosines={group: dict.fromkeys(("mean", "min", "max"), 0.0) for group in groups},
-    )
-    return {*round_metrics(summary), "tokens/learned", "tokens/all"}
+    values: dict[str, Collection[str]] = {
+        name: [one for one in members if re.fullmatch(PLACEHOLDERS[name][0], one)]
+        for name in ("member", "proposer", "solver")
+    }
+    values |= {
+        "teacher": [f"teacher_{i}" for i in range(args.num_teachers)],  # also where one agent is both
+        "student": [f"student_{i}" for i in range(args.num_students)],
+        "role": ("teachers", "students") if types else ("students",),
+        "type": types,
+        "phase": PHASES,
+        "status": Status,
+        "kind": ("mean", "min", "max"),
+        "reason": {*REASONS, *(reason for kind in types.values() for reason in kind.reasons)},
+        "measure": {
+            name for kind in types.values() if (one := kind.features(kind.simplest())) for name in one.measures
+        },
+    }
+    known = {"tokens/learned", "tokens/all"}
+    for metric in (one for heading in ROUND for one in SECTIONS[heading] if types or SELF_PLAY not in one.when):
+        parts = re.findall(r"\{(\w+)\}", metric.name)
+        choices = product(*(values.get(part, ()) for part in parts))
+        known |= {metric.name.format(**dict(zip(parts, chosen, strict=True))) for chosen in choices}
+    return known
 
 
 def fingerprints(experiment: Experiment, path: str) -> dict[str, str]:

@@ -56,15 +56,14 @@ def results(
             except (OSError, ValueError) as error:
                 jobs[-1] |= {"state": "failed", "why": str(error)}
     arms = {arm: tuple(run for job, run in runs.items() if job.arm == arm) for arm in experiment.ordered_arms}
-    played = Comparison(tuple(Arm(arm, runs) for arm, runs in arms.items() if runs)) if any(arms.values()) else None
+    compared = tuple(Arm(arm, runs) for arm, runs in arms.items() if runs)
+    played = Comparison(compared) if arms[experiment.control] else None
     measures = experiment.parsed_measures
     values = {
         name: {arm: {str(run.seed): measured(measure, run, names) for run in runs} for arm, runs in arms.items()}
         for name, measure in measures.items()
     }
     rows, found = {}, []
-    if not arms[experiment.control]:
-        played = None
     if played is not None:
         rows = {
             name: played.row(name, lambda run, measure=measure: measured(measure, run, names))

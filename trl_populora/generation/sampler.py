@@ -73,6 +73,11 @@ class Sampler(ABC):
         declared = population.base_model.generation_config.eos_token_id or []
         declared = [declared] if isinstance(declared, int) else list(declared)
         end: Any = tokenizer.eos_token_id  # transformers' hints allow more
+        if end is None:
+            raise ValueError(
+                "The tokenizer has no eos_token, so no completion could end. Set one that the base writes at the end "
+                "of a turn: tokenizer.eos_token = '...', and save it with the base."
+            )
         self.eos_ids: list[int] = sorted({end, *declared})
         # Whatever else the model's own file asks for (a repetition penalty, say) would make sampling off-policy.
         population.base_model.generation_config = GenerationConfig(

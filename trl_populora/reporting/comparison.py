@@ -96,9 +96,9 @@ class PlayedRun:
         own = flat({key: self.record[key] for key in SETTINGS if self.record.get(key) not in (None, [])})
         constant = own.get("settings.lr_scheduler_type", '"constant"') == '"constant"'
         # Rates of a schedule depend on earlier values of max_steps. Otherwise only its last value counts.
-        free = {*PLACES, "settings.max_steps"} if constant else PLACES
-        resumed = [one["changed"] for one in self.record.get("resumed", ())]  # at whatever step
-        changed = [{k: v for k, v in one.items() if f"settings.{k}" not in free} for one in resumed]
+        free = {name.partition(".")[2] for name in PLACES} | ({"max_steps"} if constant else set())
+        resumed = [one["changed"] for one in self.record.get("resumed", ())]  # at whatever step, without a section
+        changed = [{k: v for k, v in one.items() if k not in free} for one in resumed]
         if any(changed):
             own["resumed"] = json.dumps([one for one in changed if one])
         return {name: value for name, value in own.items() if name not in PLACES}
@@ -259,12 +259,17 @@ class Comparison:
         exams = dict.fromkeys(f"{FINAL}{exam}/{kind}" for run in self.runs for exam in run.exams for kind in kinds)
         return [*curves, *exams]
 
+    def run_curve(self, run: PlayedRun, measure: str) -> Curve:
+        """A run's curve in the rounds that all histories have. An exam may be taken before the first of them."""
+        rounds = range(self.first - measure.startswith(EXAMS), self.rounds + 1)
+        return {number: value for number, value in run.curve(measure).items() if number in rounds}
+
     def curve(self, arm: Arm, measure: str) -> list[Point]:
         """An arm's mean and interval, for every common round in which at least one seed has a value."""
-        curves = {id(run): run.curve(measure) for run in arm.runs}
+        curves = {id(run): self.run_curve(run, measure) for run in arm.runs}
         rounds = sorted({number for curve in curves.values() for number in curve})
         points = []
-        for number in (one for one in rounds if one <= self.rounds):
+        for number in rounds:
             values = list(arm.by_seed(lambda run, number=number: curves[id(run)].get(number)).values())
             points.append(Point(number, *interval(values), len(values)))
         return points

@@ -117,7 +117,7 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
     curves = [name for name in measures if not name.startswith(FINAL)]
     rows = [comparison.row(measure) for measure in measures] if len(comparison.arms) > 1 else []
     made = count_comparisons(rows)
-    table = differences_table(comparison, rows, "differences", comparisons=max(made, 1))
+    table = differences_table(comparison, rows, comparisons=max(made, 1))
     groups = dict.fromkeys(shown(name).group for name in curves)
     return [
         Section("arms", "Arms", [arms_table(comparison), Text(remarks(comparison), tone="note"), _unlike(comparison)]),
@@ -137,11 +137,7 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
 
 
 def shown(measure: str) -> Shown:
-    """How a measure is shown.
-
-    Raises:
-        KeyError: If the page does not show it.
-    """
+    """How a measure is shown, one of [`shown_measures`]."""
     if measure in SHOWN:
         return SHOWN[measure]
     prefix = next(name for name in SHOWN if name.endswith("/") and measure.startswith(name))
@@ -235,11 +231,7 @@ def plot(comparison: Comparison, measure: str) -> Plot:
     about = shown(measure)
     points = {arm.name: comparison.curve(arm, measure) for arm in comparison.arms}
     seeds = {
-        arm.name: [
-            [(number, value) for number, value in run.curve(measure).items() if number <= comparison.rounds]
-            for run in arm.runs
-        ]
-        for arm in comparison.arms
+        arm.name: [list(comparison.run_curve(run, measure).items()) for run in arm.runs] for arm in comparison.arms
     }
     figure = line_figure(
         {name: [(point.round, point.mean) for point in own] for name, own in points.items()},
@@ -269,7 +261,7 @@ def plot(comparison: Comparison, measure: str) -> Plot:
     return Plot(measure, figure, about.title, about.how)
 
 
-def differences_table(comparison: Comparison, rows: Sequence[Row], name: str, *, comparisons: int) -> Table:
+def differences_table(comparison: Comparison, rows: Sequence[Row], *, comparisons: int) -> Table:
     """Every measure of every arm, with its difference to the control."""
     columns = [
         Column("measure"),
@@ -284,7 +276,7 @@ def differences_table(comparison: Comparison, rows: Sequence[Row], name: str, *,
     ]
     table = []
     for row in rows:
-        about = _about(row.measure)
+        about = shown(row.measure)
         for k, (arm, found) in enumerate(zip(comparison.arms[1:], row.differences, strict=True), start=1):
             seeds = NOTHING if found is None else _seeds(found)
             table.append(
@@ -302,7 +294,7 @@ def differences_table(comparison: Comparison, rows: Sequence[Row], name: str, *,
                     "an arm has no value" if found is None else found.why,
                 ]
             )
-    return Table(name, columns, table)
+    return Table("differences", columns, table)
 
 
 def compute_table(comparison: Comparison) -> Table:
@@ -378,13 +370,6 @@ def _plain(value: str) -> str:
         return NOTHING
     found = json.loads(value)
     return found if isinstance(found, str) else value
-
-
-def _about(measure: str) -> Shown:
-    try:
-        return shown(measure)
-    except StopIteration:
-        return Shown(measure, "")
 
 
 def _says_more(comparison: Comparison, measure: str) -> bool:

@@ -213,14 +213,14 @@ class TaskType(ABC):
         """
         self.check_families(families)
         rng, found = random.Random(f"{seed}/{self.id}"), {}
-        for _ in range(MAX_DRAWS * max(count, 1)):
-            if len(found) >= count:
-                return list(found.values())
+        for _ in range(MAX_DRAWS * count):
+            if len(found) == count:
+                break
             task = self.generate(rng, families=families)
             found.setdefault(task.id, task)
-        if fewer:
-            return list(found.values())
-        raise ValueError(f"{self.id} has fewer than {count} different seed tasks, found {len(found)}; ask for fewer")
+        if len(found) < count and not fewer:
+            raise ValueError(f"{self.id}: {count} different seed tasks asked for, {len(found)} found; ask for fewer")
+        return list(found.values())
 
     def check_families(self, families: Sequence[str] | None) -> tuple[str, ...]:
         """The families to draw from: those given, or the default ones.

@@ -97,9 +97,11 @@ def needed(
     """
     kept = {row for row, advantage in enumerate(advantages) if advantage != 0}
     idle = sorted(set(range(len(members))) - kept, key=lambda row: (lengths[row], row))
+    present = {members[row] for row in kept}
     for row in idle:
-        if members[row] not in {members[one] for one in kept}:
+        if members[row] not in present:
             kept.add(row)
+            present.add(members[row])
     spare = [row for row in idle if row not in kept]
     kept.update(spare[: agree(len(kept) + -len(kept) % multiple) - len(kept)])
     return sorted(kept)

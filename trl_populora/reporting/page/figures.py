@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COLOURS = tuple(f"var(--c{k})" for k in range(8))
 DASHES = ("solid", "dash", "dot", "dashdot")
-INK, MUTED = "var(--ink)", "var(--muted)"
+INK = "var(--ink)"
 SEQUENTIAL = tuple((k / 4, f"var(--s{k})") for k in range(5))
 """Low to high: of shares."""
 DIVERGING = ((0.0, "var(--d0)"), (0.5, "var(--d1)"), (1.0, "var(--d2)"))
