@@ -135,7 +135,7 @@ def measure_retention(
     for option, given in {"operators": Counter(operators), "seeds": Counter(seeds)}.items():
         if twice := [one for one, times in given.items() if times > 1]:
             raise ValueError(f"{option} names {twice[0]!r} twice: its curves would count as independent ones.")
-    split = (text.partition(":") for text in operators)
+    split = (text.rpartition(":") if "=" in text else (text, "", "") for text in operators)
     ways = [(name, read_parameters(name, filter(None, rest.split(",")))) for name, _, rest in split]
     least = {"parent_rounds": (parent_rounds, 1), "rounds": (rounds, 1), "every": (every, 1), "tasks": (tasks, 2)}
     for name, (value, low) in least.items():
@@ -249,12 +249,12 @@ class _Phase:
 
     def take_over(self, teacher: "Factors", ways: Sequence[tuple[str, dict]], factors: list, seed: int) -> None:
         """Takes this teacher, and makes the students: one child by each operator in `ways`, from parents' factors."""
-        from .evolution import OPERATORS, breed
+        from .evolution import breed, get_operator
 
         population = self.trainer.population
         population.write("teacher_0", teacher)
         for name, (operator, parameters) in zip(self.students, ways, strict=True):
-            parents = factors[: OPERATORS[operator].num_parents]
+            parents = factors[: get_operator(operator).num_parents]
             population.write(name, breed(operator, parents, seed=seed, parameters=parameters))
 
     def train(self, after_round: Callable[[int], None] | None = None) -> None:

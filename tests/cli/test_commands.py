@@ -228,6 +228,15 @@ def test_a_full_disk_is_told_in_one_sentence_and_leaves_no_folder(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("command", ["evolve", "export"])
+def test_a_place_that_cannot_be_written_is_named(run_folder, tmp_path, capsys, command):
+    (tmp_path / "file").write_text("")
+    options = {"evolve": [f"{run_folder}/student_0", "--operator", "clone"], "export": [run_folder]}[command]
+    assert cli.main([command, *options, "--output", str(tmp_path / "file" / "out")]) == 2
+    told = capsys.readouterr().err
+    assert "--output='" in told and "cannot be written: Not a directory. Choose another." in told
+
+
 def test_an_export_names_the_base_where_it_is(run_folder, tmp_path, tiny_model):
     """PEFT loads it without a word about the base. `tiny` is a name that PEFT would ask the Hub for."""
     argv = ["export", "--member", "student_0", "--output"]

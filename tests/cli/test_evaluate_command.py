@@ -289,6 +289,7 @@ def test_exams_of_other_types_or_styles_are_not_compared(run_folder, tmp_path, c
         ),
         (["--exams", "tests.evaluation.letters:no_grader"], "'ungraded': its grader .* must be a Grader class"),
         (["--exams", "tests.evaluation.letters:held_out"], "calls itself 'held_out', as an exam of this package"),
+        (["--exams", "tests.evaluation.letters:gsm8k", "--data", "."], "calls itself 'gsm8k'"),
         (["--exams", "tests.evaluation.letters:raises"], r"letters:raises\(\) failed \(KeyError: 'data'\)"),
     ],
 )

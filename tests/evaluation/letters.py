@@ -56,6 +56,10 @@ def held_out():
     return Exam("held_out", twin().questions, Count)
 
 
+def gsm8k():
+    return Exam("gsm8k", twin().questions, Count)
+
+
 def no_grader():
     return Exam("ungraded", twin().questions, Count())
 

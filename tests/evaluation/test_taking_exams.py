@@ -261,7 +261,12 @@ def test_what_is_no_question_is_told(changes, said):
         Question(**({"id": "a", "prompt": [{"role": "user", "content": "b"}], "reference": "c"} | changes))
 
 
-@pytest.mark.parametrize("grader", [letters.Count(), lambda run: "a grader", lambda: letters.Count()])
+class Forgets(letters.Count):
+    def __init__(self, run):
+        pass
+
+
+@pytest.mark.parametrize("grader", [letters.Count(), lambda run: "a grader", lambda: letters.Count(), Forgets])
 def test_what_is_no_grader_is_told_before_anybody_is_asked(exam, sampler, tmp_path, grader):
     exam = Exam("letters", exam.questions, grader)
     with pytest.raises(ValueError, match="exam 'letters': its grader .* must be a Grader class, or a function"):

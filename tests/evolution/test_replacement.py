@@ -1,3 +1,4 @@
+import sys
 from dataclasses import dataclass, replace
 
 import pytest
@@ -13,6 +14,7 @@ from trl_populora.evolution import (
     ask,
     breed,
     evolve,
+    read_parameters,
     remake,
     tell,
 )
@@ -383,7 +385,7 @@ def _prunes_its_parent(parents, rng):
         (lambda parents, rng: parents[1], "IndexError: list index out of range"),
         (
             lambda parents, rng: {path: one._replace(scaling=1.0) for path, one in parents[0].items()},
-            "another scaling than its parents'",
+            "another scaling than its parents: ",
         ),
         (
             lambda parents, rng: {path: one._replace(A=torch.rand_like(one.A)) for path, one in parents[0].items()},
@@ -392,6 +394,14 @@ def _prunes_its_parent(parents, rng):
         (
             lambda parents, rng: {path: one._replace(A=one.A.T) for path, one in parents[0].items()},
             "other shapes",
+        ),
+        (
+            lambda parents, rng: {p: one._replace(A=one.A[:4], B=one.B[:, :4]) for p, one in parents[0].items()},
+            "other shapes",
+        ),
+        (
+            lambda parents, rng: {p: one._replace(A=one.A.double()) for p, one in parents[0].items()},
+            "other shapes, dtypes or another scaling",
         ),
         (
             lambda parents, rng: {path: one._replace(A=one.A * float("nan")) for path, one in parents[0].items()},
@@ -405,6 +415,52 @@ def test_an_operator_of_ones_own_is_tried_at_construction(monkeypatch, function,
     monkeypatch.setitem(OPERATORS, "own", Operator(function, 1))
     with pytest.raises(ValueError, match=message):
         EvolutionSettings(operators=("own",))
+
+
+def test_an_operator_may_go_by_the_layer(monkeypatch):
+    def later(parents, rng, *, keep: float = 0.5):
+        layers = {path: int(path.partition("layers.")[2].partition(".")[0]) for path in parents[0]}
+        return {
+            path: one._replace(A=one.A.clone(), B=one.B * keep ** layers[path]) for path, one in parents[0].items()
+        }
+
+    monkeypatch.setitem(OPERATORS, "later", Operator(later, 1))
+    assert EvolutionSettings(operators=("later",)).parameters("later") == {"keep": 0.5}
+
+
+OWN = """
+from trl_populora.evolution import Operator
+
+def halve(parents, rng, *, keep: float = 0.5, of=None):
+    return {path: factor._replace(A=factor.A.clone(), B=factor.B * keep) for path, factor in parents[0].items()}
+
+def needs(parents, rng, *, keep):
+    return parents[0]
+
+shrink, needy = Operator(halve, num_parents=1), Operator(needs, num_parents=1)
+"""
+
+
+def test_an_operator_of_ones_own_is_named_by_module(tmp_path, monkeypatch):
+    (tmp_path / "operators_of_ones_own.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    name = "operators_of_ones_own:shrink"
+    settings = EvolutionSettings(operators=(name,), operator_parameters={name: {"keep": 0.25}})
+    parent = make_factors(0)
+    child = breed(name, [parent], seed=0, parameters=settings.parameters(name))
+    assert all(torch.equal(child[path].B, 0.25 * factor.B) for path, factor in parent.items())
+    assert read_parameters(name, ["keep=0.1"]) == {"keep": 0.1}
+    for wrong, said in {
+        "operators_of_ones_own:halve": r"is <function halve.*Operator\(function, num_parents=1\)",
+        "operators_of_ones_own:none": "has no 'none'",
+        "gausian": "Unknown operator: 'gausian'. Did you mean 'gaussian'.*module:Name",
+    }.items():
+        with pytest.raises(ValueError, match=said):
+            EvolutionSettings(operators=(wrong,))
+    needy = "operators_of_ones_own:needy"
+    with pytest.raises(ValueError, match="Unknown parameter .*'keep'. It has none: .* keyword-only .* with a default"):
+        EvolutionSettings(operators=(needy,), operator_parameters={needy: {"keep": 1}})
 
 
 def test_a_parent_lives_on_as_it_was(monkeypatch):

@@ -14,6 +14,7 @@ from trl_populora.tasks.countdown import Countdown
 from trl_populora.tasks.registry import BUILT_IN
 from trl_populora.testing import check_task_type
 from trl_populora.testing.hostile import corpus
+from trl_populora.testing.task_type import check_form
 
 
 def nothing_runs(jobs):
@@ -30,10 +31,7 @@ def test_countdown_keeps_the_contract_without_an_executor(settings):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [name if name == "code_o" else name for name in sorted(BUILT_IN)],
-)
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
 def test_the_types_of_this_package_keep_the_contract(name):
     check_task_type(make_task_types([name])[name])
 
@@ -48,6 +46,42 @@ FAST = ("ReadsTheFence", "GivesAway", "AlwaysRight")
 def test_each_broken_contract_is_found(broken):
     with pytest.raises(AssertionError, match=BROKEN[broken]):
         check_task_type(broken())
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("HalfOfTheFeatures", "features must be .measures, space, point. or None, got {'a': 1}"),
+        ("NotANumber", "measures must be numbers by name, got {'hardness': nan}"),
+        ("ReasonsAsList", "reasons must map each reason to its meaning"),
+    ],
+)
+def test_what_no_run_can_do_without_is_checked_before_it(broken, said):
+    kind = next(one for one in BROKEN if one.__name__ == broken)
+    with pytest.raises(ValueError, match=f"task type {broken}: .*{said}.*check_task_type"):
+        check_form(kind())
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "said"),
+    [
+        ("propose_prompt", "W", "propose_prompt must give a list of messages, got 'W'"),
+        ("solve_prompt", "W", "solve_prompt must give a list of messages, got 'W'"),
+        ("solve_completion", None, "completion must give text, got None"),
+        ("simplest", None, "simplest must give a Task, got None"),
+        ("key", [], "key"),
+        ("features", {"a": 1}, "features must be"),
+    ],
+)
+def test_results_of_the_wrong_kind_are_named(monkeypatch, method, value, said):
+    monkeypatch.setattr(Countdown, method, lambda self, *args, **kwargs: value)
+    with pytest.raises(ValueError, match=f"task type Countdown: .*{said}"):
+        check_form(Countdown())
+
+
+def test_whole_types_pass():
+    for task_type in make_task_types(list(BUILT_IN)).values():
+        check_form(task_type)
 
 
 class Hangs(Countdown):

@@ -54,7 +54,7 @@ def test_the_dial_sets_the_batch(config):
         ({"max_prompt_tokens": 0}, "max_prompt_tokens=0"),
         (
             {"use_vllm": True, "max_prompt_tokens": 100, "vllm_max_model_length": 107},
-            "max_prompt_tokens=100.*the engine's 107 tokens.*max_prompt_tokens to 99.*vllm_max_model_length",
+            "max_prompt_tokens=100.*the 107 tokens of the sampler.*max_prompt_tokens to 99.*vllm_max_model_length",
         ),
         ({"advantage": "batch"}, "advantage='batch'"),
         ({"pairing_floor": 0.0}, "pairing_floor=0.0"),
@@ -312,8 +312,10 @@ def test_prompts_may_fill_what_completions_leave_of_the_engine(config):
     assert lengths.count("abc") == 3 and lengths.count([{"role": "user", "content": "abc"}]) > 3
     assert prompt_limit(config(), 1000) == 1000 - 8
     assert prompt_limit(config(max_prompt_tokens=992), 1000) == 992
-    with pytest.raises(ValueError, match="max_prompt_tokens=993.*the engine's 1000 tokens"):
+    with pytest.raises(ValueError, match="max_prompt_tokens=993.*the 1000 tokens of the sampler"):
         prompt_limit(config(max_prompt_tokens=993), 1000)
+    with pytest.raises(ValueError, match="into the 8 tokens of the sampler: lower max_completion_length.$"):
+        prompt_limit(config(), 8)
     trainer.close()
 
 

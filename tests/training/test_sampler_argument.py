@@ -98,6 +98,40 @@ def test_what_is_no_sampler_is_refused(config, sampler, said):
         refused(sampler, config)
 
 
+class Forgets(TransformersSampler):
+    def __init__(self, population, tokenizer, **settings):
+        pass
+
+
+class Narrow(TransformersSampler):
+    def __init__(self, population, tokenizer):
+        super().__init__(population, tokenizer, max_completion_length=8)
+
+
+@pytest.mark.parametrize(
+    "sampler, kwargs, said",
+    [
+        (Forgets, {}, r"Forgets.__init__ must call super\(\).__init__\(population, tokenizer, \*\*settings\)"),
+        (Narrow, {}, "Narrow cannot be made with .*unexpected keyword argument.*pass .*settings to super"),
+        (TransformersSampler, {"bach_size": 3}, "TransformersSampler cannot be made .*it has no argument 'bach_size'"),
+    ],
+)
+def test_a_sampler_that_does_not_take_the_settings_is_refused(make_trainer, sampler, kwargs, said):
+    with pytest.raises(ValueError, match=said):
+        make_trainer(sampler=partial(sampler.from_args, **kwargs) if kwargs else sampler)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("-inf"), 0.5])
+def test_what_is_no_log_probability_is_refused(make_trainer, wrong):
+    class Reporting(TransformersSampler):
+        reports_logprobs = True
+
+    sampler = make_trainer(sampler=Reporting).source.sampler
+    assert sampler.completion([1], [2, 3], [-0.5, 1e-6]).logprobs == [-0.5, 1e-6]  # 0 but for rounding
+    with pytest.raises(ValueError, match=f"Reporting gave {wrong} as a log-probability; it is a number up to 0"):
+        sampler.completion([1], [2, 3], [-0.5, wrong])
+
+
 def test_a_sampler_that_ignores_the_chat_template_is_refused(make_trainer):
     def without(population, tokenizer, accelerator, args):
         return TransformersSampler(population, tokenizer, max_completion_length=8)

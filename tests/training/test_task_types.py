@@ -82,6 +82,35 @@ def test_an_object_may_stand_for_a_type_of_the_settings(config):
         types_in_play(args, [small])
 
 
+class Unmeasured(Adding):
+    id = "unmeasured"
+
+    def features(self, task):
+        return {"size": 1}
+
+
+class CodeOfOnesOwn(Adding):
+    id = "code_o"
+
+
+@pytest.mark.parametrize(
+    ("types", "said"),
+    [
+        ([Adding], r"must be a list of names or objects.* Adding is a class: write Adding\(\)"),
+        ([Unmeasured()], "task type Unmeasured: .*"),
+        ([CodeOfOnesOwn()], "CodeOfOnesOwn has the id 'code_o' of a type of this package: give it another"),
+    ],
+)
+def test_what_a_run_cannot_play_is_refused_at_construction(config, types, said):
+    with pytest.raises(ValueError, match=said):
+        trainer_with(config, types)
+
+
+def test_more_seed_tasks_than_there_are_name_the_setting(config):
+    with pytest.raises(ValueError, match="seed_tasks=9: adding has only 4 different ones.*Set seed_tasks to at most"):
+        trainer_with(config, [Adding(largest=1)], seed_tasks=9)
+
+
 def test_types_without_teachers_are_refused(config):
     with pytest.raises(ValueError, match="task_types needs teachers"):
         trainer_with(config, [Adding()], num_teachers=0)

@@ -19,44 +19,49 @@ OPERATORS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("parents", nargs="+", metavar="PARENT", help="adapter folders, best first")
-    parser.add_argument("--operator", required=True, help="svd_structured, gaussian, dare, svd_subspace, average, ...")
+    parser.add_argument(
+        "--operator",
+        required=True,
+        help="svd_structured, gaussian, dare, svd_subspace, average, ..., or module:Name of your own",
+    )
     parser.add_argument("--output", required=True, help="folder of the child")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the operator (default: 0)")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="parameters of the operator")
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.operator not in OPERATORS:
-        raise ValueError(f"--operator {options.operator!r} is unknown. {suggest(options.operator, OPERATORS)}")
+    if ":" not in options.operator and options.operator not in OPERATORS:
+        hint = suggest(options.operator, OPERATORS)
+        raise ValueError(f"--operator {options.operator!r} is unknown. {hint} One of your own is named 'module:Name'.")
     for folder in options.parents:
         if not os.path.isfile(os.path.join(folder, ADAPTER_CONFIG_FILE)):
             raise ValueError(f"{folder} is not a PEFT folder: it has no {ADAPTER_CONFIG_FILE}.")
 
-    from .. import evolution
-    from ..evolution import breed, cosine, read_adapter, read_parameters, write_adapter
+    from ..evolution import breed, cosine, get_operator, read_adapter, read_parameters, write_adapter
     from ..population.factors import not_finite
-    from ..run_files.files import gone_if_unused, is_free, write_json
+    from ..run_files.files import check_writable, gone_if_unused, is_free, write_json
     from ..run_files.layout import EVOLUTION_FILE
 
     parameters = read_parameters(options.operator, options.set)
-    needed = evolution.OPERATORS[options.operator].num_parents
+    needed = get_operator(options.operator).num_parents
     if len(options.parents) != needed and not (options.operator == "average" and len(options.parents) > needed):
         least = "at least " if options.operator == "average" else ""
         raise ValueError(f"{options.operator} takes {least}{needed} parents, got {len(options.parents)}")
     if not is_free(options.output):
         raise ValueError(f"--output {options.output} is not empty: name a new folder")
-    parents = [read_adapter(folder) for folder in options.parents]
-    for folder, (_, factors) in zip(options.parents, parents):
-        if wrong := not_finite(factors):
-            raise ValueError(f"{folder} has weights that are not finite, at {wrong[0]}. Name another parent.")
-    child = breed(options.operator, [factors for _, factors in parents], seed=options.seed, parameters=parameters)
-    if wrong := not_finite(child):
-        raise ValueError(
-            f"The child has weights that are not finite, at {wrong[0]}: make its changes smaller with --set."
-        )
     story = {"operator": options.operator, "parameters": parameters, "seed": options.seed, "parents": options.parents}
     place = os.path.join(options.output, EVOLUTION_FILE)
     with gone_if_unused(options.output, lambda: os.path.isfile(place)):
+        check_writable(options.output, option="--output")
+        parents = [read_adapter(folder) for folder in options.parents]
+        for folder, (_, factors) in zip(options.parents, parents):
+            if wrong := not_finite(factors):
+                raise ValueError(f"{folder} has weights that are not finite, at {wrong[0]}. Name another parent.")
+        child = breed(options.operator, [factors for _, factors in parents], seed=options.seed, parameters=parameters)
+        if wrong := not_finite(child):
+            raise ValueError(
+                f"The child has weights that are not finite, at {wrong[0]}: make its changes smaller with --set."
+            )
         write_adapter(options.output, parents[0][0], child)
         write_json(place, story)
     print(f"{options.output}: {options.operator} of {', '.join(options.parents)}")

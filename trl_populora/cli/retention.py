@@ -20,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--operators",
         nargs="+",
         metavar="NAME",
-        help="operators to test (default: all; clone is always included); dare:p=0.5 sets a parameter",
+        help="operators to test (default: all of the package; clone is always included); dare:p=0.5 sets a parameter, "
+        "module:Name is one of your own",
     )
     parser.add_argument(
         "--seeds",

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..tasks import features_of
 from .coverage import CoverageArchive
 from .dynamics import summarize_round
 from .matched import MatchedGames
@@ -44,7 +45,7 @@ class Observer:
 
     def __init__(self, task_types: Mapping[str, TaskType], *, prompts_per_teacher: int = 1) -> None:
         self.task_types = dict(task_types)
-        self.measured = any(one.features(one.simplest()) is not None for one in self.task_types.values())
+        self.measured = any(features_of(one, one.simplest()) is not None for one in self.task_types.values())
         self.archives: dict[str, CoverageArchive] = {}
         self.matched = MatchedGames(rotation=math.ceil(len(task_types) / prompts_per_teacher))
         self._filled: list[int] = []
@@ -71,7 +72,7 @@ class Observer:
             facts (`Any`): Additional fields of [`RoundSummary`], such as `tasks` and `seconds`.
         """
         tasks_of = [one.task for one in record.proposals if one.task is not None]
-        found = [(task, self.task_types[task.type].features(task)) for task in tasks_of]
+        found = [(task, features_of(self.task_types[task.type], task)) for task in tasks_of]
         measured = [(task, features) for task, features in found if features is not None]
         for task, features in measured:
             archive = self.archives.setdefault(features.space, CoverageArchive())

@@ -139,9 +139,12 @@ class Exam:
         except Exception as error:  # a user's function
             fault = f"{type(error).__name__}: {error}"
         else:
-            if isinstance(grader, Grader):
+            if not isinstance(grader, Grader):
+                fault = f"it gave {grader!r:.100}"
+            elif not hasattr(grader, "_run"):
+                fault = f"{type(grader).__name__}.__init__ must call super().__init__(run)"
+            else:
                 return grader
-            fault = f"it gave {grader!r:.100}"
         raise ValueError(
             f"exam {self.name!r}: its grader {self.grader!r:.100} must be a Grader class, or a function of `run` that "
             f"makes a Grader ({fault})."

@@ -106,7 +106,8 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
         exam = held_out_exam(types, whole) if whole in LEVELS else frozen_exam(whole.removeprefix("tasks:"), types)
     elif (found := _made_by(name)) is not None:
         exam = found.exam(data) if isinstance(found, Benchmark) else _called(name, found)
-        if exam.name.partition("[")[0] in LEVELS:
+        own = exam.name.partition("[")[0]
+        if own in LEVELS or (own in BUILT_IN and found != benchmark(own)):
             raise ValueError(f"exam {name!r} calls itself {exam.name!r}, as an exam of this package does: rename it.")
     else:
         raise ValueError(

@@ -17,7 +17,7 @@ from .factors import (
 from .hall_of_fame import Champion, HallOfFame
 from .islands import divide, migrate
 from .lineage import EvolutionEvent, Lineage
-from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
+from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed, get_operator
 from .recombination import recombine
 from .replacement import NotFiniteError, Offspring, ask, evolve, remake, tell
 from .replaying import replay
@@ -47,6 +47,7 @@ __all__ = [
     "divide",
     "effective_rank",
     "evolve",
+    "get_operator",
     "inner",
     "migrate",
     "read_adapter",

@@ -1,6 +1,6 @@
 """The evolution operators by name.
 
-An operator is a pure function `(parents, rng, *, strength) -> Factors`. Users add one by adding it to `OPERATORS`.
+An operator is a pure function `(parents, rng, *, strength) -> Factors`. Users name one of their own as `module:Name`.
 docs/operators.md has a section for each operator.
 """
 
@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
-from trl_populora.population.factors import Factors
+from trl_populora.named import named
+from trl_populora.population.factors import Factor, Factors
+from trl_populora.settings import suggest
 
 from .crossover import average, dare, extrapolative, layerwise, svd_subspace
 from .mutation import clone, component_masking, gaussian, layer_gaussian, neftune, svd_structured
@@ -53,7 +55,26 @@ OPERATORS: dict[str, Operator] = {
     "average": Operator(average, 2),
     "clone": Operator(clone, 1),
 }
-"""All operators by name. One of your own can be chosen in settings once it is added here."""
+"""The operators of the package by name. One that a script adds here can be named as well."""
+
+
+def get_operator(name: str) -> Operator:
+    """An operator by its name: a key of `OPERATORS`, or `module:Name` of an [`Operator`] of your own.
+
+    Raises:
+        ValueError: If there is none, or it is no [`Operator`].
+    """
+    if name in OPERATORS:
+        found = OPERATORS[name]
+    elif ":" in name:
+        found = named(name, label=f"operator {name!r}")
+    else:
+        raise ValueError(
+            f"Unknown operator: {name!r}. {suggest(name, OPERATORS)} One of your own is named 'module:Name'."
+        )
+    if not isinstance(found, Operator):
+        raise ValueError(f"Operator {name!r} is {found!r}. Make it one: Operator(function, num_parents=1).")
+    return found
 
 
 def breed(
@@ -66,11 +87,33 @@ def breed(
     """Makes a child, reproducibly: the same arguments give the same child.
 
     Args:
-        operator (`str`): Key of `OPERATORS`.
+        operator (`str`): Name of an operator ([`get_operator`]).
         parents (`Sequence[Factors]`): Best first. They are only read.
         seed (`int`): Seeds every random draw.
         parameters (`Mapping[str, Any]`, *optional*): Values that replace the operator's defaults.
+
+    Raises:
+        ValueError: If the operator is unknown, or its child has another form than its first parent.
     """
-    rng = torch.Generator().manual_seed(seed)
+    function, rng = get_operator(operator).function, torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        return OPERATORS[operator].function(parents, rng, **(parameters or {}))
+        child = function(parents, rng, **(parameters or {}))
+    if problem := _other_form(child, parents[0]):
+        raise ValueError(f"The child of operator {operator!r} {problem}")
+    return child
+
+
+def _other_form(child: Any, parent: Factors) -> str:
+    """What is wrong with the form of a user's child; empty if nothing is."""
+    whole = isinstance(child, Mapping) and child.keys() == parent.keys()
+    if not whole or not all(isinstance(factor, Factor) for factor in child.values()):
+        return f"must be one Factor for each matrix of its parents, got {child!r:.200}."
+    for path, factor in parent.items():
+        if _form(child[path]) != _form(factor):
+            told = f"{_form(child[path])} at {path}, and not {_form(factor)}"
+            return f"has other shapes, dtypes or another scaling than its parents: {told}."
+    return ""
+
+
+def _form(factor: Factor) -> tuple:
+    return tuple(factor.A.shape), tuple(factor.B.shape), factor.A.dtype, factor.B.dtype, factor.scaling

@@ -17,7 +17,7 @@ from trl_populora.population.factors import Factor, not_finite
 from .inheritance import draw_seed
 from .islands import divide, migrate
 from .lineage import Birth, EvolutionEvent
-from .operators import OPERATORS, breed
+from .operators import breed, get_operator
 from .selection import Candidate, Replacement, select
 from .settings import EvolutionSettings
 
@@ -196,7 +196,7 @@ def _ask_island(
         candidates,
         settings,
         rng=chance,
-        num_parents={name: OPERATORS[operator].num_parents for name, operator in operator_for.items()},
+        num_parents={name: get_operator(operator).num_parents for name, operator in operator_for.items()},
     )
     return [
         _breed(population, replacement, operator_for[replacement.slot], settings, seed=draw_seed(rng), fitness=fitness)

@@ -1,19 +1,22 @@
 """`EvolutionSettings`: how a population evolves, checked when it is made."""
 
+import copy
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from trl_populora.population.factors import Factor
+from trl_populora.population.factors import Factor, Factors, not_finite
 from trl_populora.settings import suggest
 
 from .islands import divide
-from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
+from .operators import CROSSOVERS, MUTATIONS, Operator, breed, get_operator
 from .selection import SELECTIONS
 
 
+PATHS = ("base_model.model.model.layers.0.self_attn.q_proj", "base_model.model.model.layers.1.mlp.down_proj")
+"""Adapted matrices of the small adapter on which operators are tried."""
 _TRIED: dict[tuple[int, str], Operator] = {}
 """Operators that worked in this process, by what they are and by their parameters."""
 
@@ -35,7 +38,8 @@ class EvolutionSettings:
             best of `tournament_size` random members that are not replaced.
         tournament_size (`int`, *optional*, defaults to `3`): Number of members in a tournament.
         operators (`tuple[str, ...]`, *optional*):
-            Names of the enabled operators. One is drawn for each child, all equally likely. Default: all of the paper.
+            Names of the enabled operators; `module:Name` for your own. One is drawn for each child, all equally
+            likely. Default: all of the paper.
         operator_parameters (`dict[str, dict]`, *optional*):
             Parameters of operators to change, such as `{"gaussian": {"eps": 0.05}}`.
         mutate_learning_rate (`bool`, *optional*, defaults to `False`):
@@ -96,22 +100,21 @@ class EvolutionSettings:
         if not self.operators or len(set(self.operators)) < len(self.operators):
             raise ValueError(f"operators must name at least one operator, and none twice, got {self.operators}.")
         _known("selection", self.selection, SELECTIONS)
-        for name in (*self.operators, *self.operator_parameters):
-            _known("operator", name, OPERATORS)
         for name, parameters in self.operator_parameters.items():
             if not isinstance(parameters, Mapping):
                 raise ValueError(f"operator_parameters[{name!r}]={parameters!r} must be a mapping of parameters.")
             for parameter in parameters:
-                _known(f"parameter of {name!r}", parameter, OPERATORS[name].parameters)
+                _known(f"parameter of {name!r}", parameter, get_operator(name).parameters)
         for name in dict.fromkeys((*self.operators, *self.operator_parameters)):
-            trial = (id(OPERATORS[name]), repr(self.parameters(name)))
+            operator = get_operator(name)
+            trial = (id(operator), repr(self.parameters(name)))
             if trial not in _TRIED:  # a run makes its settings many times
                 self._try(name)
-                _TRIED[trial] = OPERATORS[name]
+                _TRIED[trial] = operator
 
     def parameters(self, operator: str) -> dict[str, Any]:
         """All parameters of an operator: its defaults, updated with `operator_parameters`."""
-        return OPERATORS[operator].parameters | dict(self.operator_parameters.get(operator, {}))
+        return get_operator(operator).parameters | dict(self.operator_parameters.get(operator, {}))
 
     def places(self, members: int) -> int:
         """Number of members that one step replaces among these, if elites and ages allow it."""
@@ -120,8 +123,8 @@ class EvolutionSettings:
     def check_sizes(self, *sizes: int) -> None:
         """Raises `ValueError` if roles of these sizes cannot be divided into the islands, or are too small for the
         parents of an operator, or if elites leave nobody to replace."""
-        operator = max(self.operators, key=lambda name: OPERATORS[name].num_parents)
-        wanted = OPERATORS[operator].num_parents
+        operator = max(self.operators, key=lambda name: get_operator(name).num_parents)
+        wanted = get_operator(operator).num_parents
         largest = max(sizes, default=0) // self.islands
         if 1 < self.elites >= largest > 1:
             raise ValueError(
@@ -144,32 +147,33 @@ class EvolutionSettings:
 
     def _try(self, name: str) -> None:
         """Breeds twice from small factors, of which some are far smaller than others."""
-        rng, count = torch.Generator().manual_seed(0), OPERATORS[name].num_parents
-        scales = torch.tensor([1.0, 1e-6])
-        toys = [
-            {"toy": Factor(torch.randn(2, 3, generator=rng), torch.randn(4, 2, generator=rng) * scales, 2.0)}
-            for _ in range(count)
+        rng, scales = torch.Generator().manual_seed(0), torch.logspace(0, -6, 5)
+        parents = [
+            {
+                path: Factor(torch.randn(5, 7, generator=rng), torch.randn(6, 5, generator=rng) * scales, 2.0)
+                for path in PATHS
+            }
+            for _ in range(get_operator(name).num_parents)
         ]
-        before = [(toy["toy"].A.clone(), toy["toy"].B.clone()) for toy in toys]
+        before = copy.deepcopy(parents)
         try:
-            child, again = (breed(name, toys, seed=0, parameters=self.parameters(name)) for _ in range(2))
-            after = [(toy["toy"].A, toy["toy"].B) for toy in toys]
-            if not all(
-                torch.equal(X, Y) for pair in zip(before, after, strict=True) for X, Y in zip(*pair, strict=True)
-            ):
+            child, again = (breed(name, parents, seed=0, parameters=self.parameters(name)) for _ in range(2))
+            if not all(_equal(one, other) for one, other in zip(before, parents, strict=True)):
                 raise ValueError("it changes its parents in place; work on copies.")
-            if child.keys() != {"toy"} or not isinstance(child["toy"], Factor):
-                raise ValueError(f"a child is one Factor for each matrix of its parents, got {child!r:.200}.")
-            A, B, scaling = child["toy"]
-            if (A.shape, B.shape, scaling) != ((2, 3), (4, 2), 2.0):
-                raise ValueError("the child's factors have other shapes or another scaling than its parents'.")
-            if not (torch.isfinite(A).all() and torch.isfinite(B).all()):
-                raise ValueError("the child's factors are not finite.")
-            if not (torch.equal(A, again["toy"].A) and torch.equal(B, again["toy"].B)):
+            if paths := not_finite(child):
+                raise ValueError(f"the child's factors are not finite at {paths[0]}.")
+            if not _equal(child, again):
                 raise ValueError("the same seed gives another child; draw all random numbers from the generator.")
         except Exception as error:  # of a user's operator
             told = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-            raise ValueError(f"Operator {name!r} fails with {self.parameters(name)}: {told}") from error
+            raise ValueError(
+                f"Operator {name!r} fails with {self.parameters(name)}: {told} (It was tried on a small adapter of "
+                f"rank 5, for {' and '.join(PATHS)}.)"
+            ) from error
+
+
+def _equal(one: Factors, other: Factors) -> bool:
+    return all(torch.equal(X, Y) for path in one for X, Y in zip(one[path][:2], other[path][:2], strict=True))
 
 
 def read_parameters(operator: str, texts: Iterable[str]) -> dict[str, Any]:
@@ -178,7 +182,7 @@ def read_parameters(operator: str, texts: Iterable[str]) -> dict[str, Any]:
     Raises:
         ValueError: If there is no such operator, or it refuses a parameter or value.
     """
-    known = OPERATORS[operator].parameters if operator in OPERATORS else {}
+    known = get_operator(operator).parameters
     parameters: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -194,4 +198,5 @@ def read_parameters(operator: str, texts: Iterable[str]) -> dict[str, Any]:
 
 def _known(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        raise ValueError(f"Unknown {what}: {name!r}. {suggest(name, known)}")
+        hint = suggest(name, known) if known else "It has none: a parameter is a keyword-only argument with a default."
+        raise ValueError(f"Unknown {what}: {name!r}. {hint}")

@@ -141,7 +141,7 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     from ..diagnostics.metrics import PLACEHOLDERS, SECTIONS, SELF_PLAY
     from ..executor import Status
     from ..population.member import member_names
-    from ..tasks import REASONS
+    from ..tasks import REASONS, features_of
     from ..training.first_tasks import types_in_play
 
     types = types_in_play(args, None) if args.num_teachers else {}
@@ -160,7 +160,7 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
         "kind": ("mean", "min", "max"),
         "reason": {*REASONS, *(reason for kind in types.values() for reason in kind.reasons)},
         "measure": {
-            name for kind in types.values() if (one := kind.features(kind.simplest())) for name in one.measures
+            name for kind in types.values() if (one := features_of(kind, kind.simplest())) for name in one.measures
         },
     }
     known = {"tokens/learned", "tokens/all"}

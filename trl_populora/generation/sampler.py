@@ -3,6 +3,8 @@
 This module has the parts that all samplers share: tokenizing prompts, seeds of rows, and the end of completions.
 """
 
+import inspect
+import math
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,8 +95,24 @@ class Sampler(ABC):
         args: "PopulationSelfPlayConfig",
         **kwargs: Any,
     ) -> Self:
-        """The sampler of a trainer with these settings; `kwargs` are additional arguments of the class."""
-        return cls(population, tokenizer, accelerator=accelerator, **(cls.settings_of(args) | kwargs))
+        """The sampler of a trainer with these settings; `kwargs` are additional arguments of the class.
+
+        Raises:
+            ValueError: If the class does not take these arguments.
+        """
+        given: dict[str, Any] = {"accelerator": accelerator} | cls.settings_of(args) | kwargs
+        makers = [vars(kind)["__init__"] for kind in cls.__mro__[:-1] if "__init__" in vars(kind)]
+        known = {name for maker in makers for name in inspect.signature(maker).parameters}
+        try:
+            if unknown := next((name for name in kwargs if name not in known), None):
+                raise TypeError(f"it has no argument {unknown!r}")
+            inspect.signature(cls).bind(population, tokenizer, **given)
+        except TypeError as error:
+            raise ValueError(
+                f"{cls.__name__} cannot be made with {sorted(given)}: {error}. Write __init__(self, population, "
+                "tokenizer, *, ..., **settings), and pass **settings to super().__init__."
+            ) from None
+        return cls(population, tokenizer, **given)
 
     @classmethod
     def settings_of(cls, args: "PopulationSelfPlayConfig") -> dict[str, Any]:
@@ -226,13 +244,16 @@ class Sampler(ABC):
             logprobs (`Sequence[float]`, *optional*): Log-probability of each token under the sampling policy.
 
         Raises:
-            ValueError: If the sampler reports log-probabilities and there is not one per token.
+            ValueError: If the sampler reports log-probabilities and there is not one per token, or one is none.
         """
         if self.reports_logprobs and len(logprobs or ()) != len(ids):
             raise ValueError(
                 f"{type(self).__name__} says reports_logprobs=True, but gave {len(logprobs or ())} log-probabilities "
                 f"for {len(ids)} tokens. Give one for each, or set reports_logprobs=False."
             )
+        if logprobs is not None and not all(-math.inf < one < 0.01 for one in logprobs):  # 0 but for rounding
+            wrong = next(one for one in logprobs if not -math.inf < one < 0.01)
+            raise ValueError(f"{type(self).__name__} gave {wrong} as a log-probability; it is a number up to 0.")
         text: Any = self.tokenizer.decode(list(ids), skip_special_tokens=True)
         return Completion(text, list(prompt_ids), ids, logprobs)
 

@@ -6,7 +6,7 @@ runs no programs itself: task types pass jobs to the executor and compare plain 
 
 from __future__ import annotations
 
-from trl_populora.tasks.base import STYLES, Features, Run, TaskType, refused_by
+from trl_populora.tasks.base import STYLES, Features, Run, TaskType, features_of, refused_by
 from trl_populora.tasks.buffer import TaskBuffer, is_seed
 from trl_populora.tasks.referee import Referee, Verdict
 from trl_populora.tasks.registry import (
@@ -44,6 +44,7 @@ __all__ = [
     "known_task_types",
     "make_task_types",
     "recorded",
+    "features_of",
     "refused_by",
     "read_back",
     "render_prompt",

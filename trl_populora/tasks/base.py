@@ -6,6 +6,7 @@ package. `referee.py` calls the methods of types.
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from abc import ABC, abstractmethod
@@ -247,6 +248,28 @@ class TaskType(ABC):
                 "the record was altered"
             )
         return task
+
+
+def features_of(task_type: TaskType, task: Task) -> Features | None:
+    """What `features` of the type gives.
+
+    Raises:
+        ValueError: If it is nothing that can be measured; the message names the type.
+    """
+    found = task_type.features(task)
+    if found is None:
+        return None
+    if not (isinstance(found, tuple) and len(found) == 3 and isinstance(found[0], Mapping)):
+        raise ValueError(f"{task_type.id}: features must be (measures, space, point) or None, got {found!r:.200}")
+    measures, space, point = found
+    numbers = all(isinstance(x, (int, float)) and math.isfinite(x) for x in measures.values())
+    if not (numbers and all(isinstance(name, str) for name in measures)):
+        raise ValueError(f"{task_type.id}: measures must be numbers by name, got {measures!r:.200}")
+    if not (isinstance(space, str) and space):
+        raise ValueError(f"{task_type.id}: space must be a name, got {space!r:.200}")
+    if not (isinstance(point, tuple) and len(point) == 4 and all(0 <= x <= 1 for x in point)):
+        raise ValueError(f"{task_type.id}: point must be 4 numbers in [0, 1], got {point!r:.200}")
+    return Features(*found)
 
 
 def refused_by(execution: Execution) -> Refusal:

@@ -93,8 +93,13 @@ def make_task_types(
     kwargs, types = dict(kwargs or {}), {}
     alone = isinstance(names, (str, TaskType))
     if alone or not names or not all(isinstance(name, (str, TaskType)) for name in names):
-        raise ValueError(f"task_types={names!r} must be a list of names or objects of subclasses of TaskType.")
+        classes = [one.__name__ for one in names if isinstance(one, type)] if isinstance(names, (list, tuple)) else []
+        hint = f" {classes[0]} is a class: write {classes[0]}()." if classes else ""
+        raise ValueError(f"task_types={names!r} must be a list of names or objects of subclasses of TaskType.{hint}")
     for name in names:
+        kind = type(name) if isinstance(name, TaskType) else task_type_class(name)
+        if kind.id in BUILT_IN and task_type_class(kind.id) is not kind:
+            raise ValueError(f"{kind.__qualname__} has the id {kind.id!r} of a type of this package: give it another.")
         if isinstance(name, TaskType):
             made = name
             own, there = kwargs.pop(made.id, None) or {}, to_mapping(made)
@@ -102,7 +107,6 @@ def make_task_types(
             if any(value not in (there.get(name), usual.get(name)) for name, value in own.items()):
                 raise ValueError(f"settings of {made.id!r} are not used: it was passed as an object. Set them there.")
         else:
-            kind = task_type_class(name)
             made = _make(kind, {"style": style, "num_references": num_references}, kwargs.pop(kind.id, {}))
         if made.id in types:
             raise ValueError(

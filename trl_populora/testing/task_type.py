@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import random
 import re
 import traceback
@@ -12,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trl_populora.executor import Executor, Job
-from trl_populora.tasks.base import STYLES, Run, TaskType
+from trl_populora.tasks.base import STYLES, Run, TaskType, features_of
 from trl_populora.tasks.parsing import reserved_in
 from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task, content_id, is_spared
 from trl_populora.testing.child import ask, fingerprint, no_execution, references_of, undeclared
@@ -53,6 +52,31 @@ def check_task_type(task_type: TaskType, *, run: Run | None = None, count: int =
         name = _raised_by(error)
         rule = "; text that cannot be read must give a Refusal" if name.startswith("parse_") else ""
         raise AssertionError(f"{name} raised {type(error).__name__}: {str(error)[:200]!r}{rule}") from error
+
+
+def check_form(task_type: TaskType) -> None:
+    """Checks what no run can do without, on the simplest task: the declaration, records, keys, prompts, completions
+    and features. It takes milliseconds and runs no program.
+
+    Raises:
+        ValueError: If the contract is broken; the message names the type, the method and what it did.
+    """
+    try:
+        check_declaration(task_type)
+        task = task_type.simplest()
+        assert isinstance(task, Task), f"simplest must give a Task, got {task!r:.200}"
+        for name in ("propose_completion", "solve_completion"):
+            text = getattr(task_type, name)(task)
+            assert isinstance(text, str) and text, f"{name} must give text, got {text!r:.200}"
+        check_task(task_type, task)
+        shown = references_of(task_type, task, [task])
+        _check_messages("propose_prompt", task_type.propose_prompt(shown, random.Random(0)))
+    except Exception as error:  # of a user's methods
+        what = str(error) if isinstance(error, AssertionError) else f"{_raised_by(error)} raised {error!r:.200}"
+        raise ValueError(
+            f"task type {type(task_type).__qualname__}: {what.rstrip('.')}. check_task_type of trl_populora.testing "
+            "checks its whole contract."
+        ) from error
 
 
 def _check(task_type: TaskType, run: Run | None, count: int, timeout: float) -> None:
@@ -150,15 +174,10 @@ def check_task(task_type: TaskType, task: Task) -> None:
     parts = task_type.parts(task)
     of_text = isinstance(parts, frozenset) and all(isinstance(part, str) for part in parts)
     assert of_text and parts == task_type.parts(task), f"parts must be a frozenset of str, each time, got {parts!r}"
-    features = task_type.features(task)
-    if features is not None:
-        whole = isinstance(features, tuple) and len(features) == 3 and isinstance(features[0], Mapping)
-        assert whole, f"features must be (measures, space, point) or None, got {features!r}"
-        measures, space, point = features
-        numbers = all(isinstance(x, (int, float)) and math.isfinite(x) for x in measures.values())
-        assert numbers and all(isinstance(name, str) for name in measures), f"measures must be numbers: {measures}"
-        assert isinstance(space, str) and space, f"space must be a name, got {space!r}"
-        assert len(point) == 4 and all(0 <= x <= 1 for x in point), f"point must be 4 numbers in [0, 1], got {point}"
+    try:
+        features_of(task_type, task)
+    except ValueError as error:
+        raise AssertionError(str(error)) from None
 
 
 def check_prompts(task_type: TaskType, task: Task, tasks: Sequence[Task]) -> None:

@@ -286,9 +286,10 @@ def prompt_limit(args: PopulationSelfPlayConfig, length: int | None) -> int:
     room = math.inf if length is None else length - args.max_completion_length
     prompt = min(MAX_PROMPT_TOKENS, room) if args.max_prompt_tokens is None else args.max_prompt_tokens
     if not 1 <= prompt <= room:
+        ways = [f"set max_prompt_tokens to {room} or less"] * (room > 0) + ["lower max_completion_length"]
+        ways += ["raise vllm_max_model_length"] * args.use_vllm
         raise ValueError(
             f"max_prompt_tokens={args.max_prompt_tokens} with max_completion_length={args.max_completion_length} does "
-            f"not fit into the engine's {length} tokens. Set max_prompt_tokens to {room} or less, lower "
-            "max_completion_length, or raise vllm_max_model_length."
+            f"not fit into the {length} tokens of the sampler: {', or '.join(ways)}."
         )
     return int(prompt)

@@ -12,6 +12,7 @@ from ..self_play import TokenLimits
 from ..self_play.sampling import Message
 from ..settings import as_mapping
 from ..tasks import TaskBuffer, TaskType, families_of, make_task_types, recorded
+from ..testing.task_type import check_form
 from .checks import prompt_limit
 from .config import PopulationSelfPlayConfig
 from .probe_settings import asked_keys
@@ -30,6 +31,9 @@ def types_in_play(args: PopulationSelfPlayConfig, given: Sequence[str | TaskType
         num_references=args.num_references,
         kwargs=as_mapping(args.task_kwargs),
     )
+    for one in types.values():
+        if type(one).__module__.partition(".")[0] != "trl_populora":
+            check_form(one)
     if given is not None:
         args.task_types, args.task_kwargs = recorded(list(types.values()))
         if here := [type(one).__name__ for one in types.values() if type(one).__module__ == "__main__"]:
@@ -68,7 +72,12 @@ def _fill(
     """Seed tasks of a type. Reserved tasks are replaced by others, as far as the families have more."""
     first = [task_type.simplest()]
     if args.seed_tasks:
-        first = task_type.seeds(args.seed_tasks, seed=args.seed, families=families)
+        first = task_type.seeds(args.seed_tasks, seed=args.seed, families=families, fewer=True)
+        if len(first) < args.seed_tasks:
+            raise ValueError(
+                f"seed_tasks={args.seed_tasks}: {task_type.id} has only {len(first)} different ones with "
+                f"seed_families={args.seed_families}. Set seed_tasks to at most that, or name more families."
+            )
     playable = lengths.playable(task_type, first)
     missing = len(playable) - sum(map(buffer.add, playable))
     rng = random.Random(f"{args.seed}/{task_type.id}/instead")

@@ -64,6 +64,9 @@ def make_sampler(
     made = (given.from_args if isinstance(given, type) else given)(population, tokenizer, accelerator, args)
     if not isinstance(made, Sampler):
         raise ValueError(f"sampler={given!r} made {made!r}, which is not a trl_populora.Sampler.")
+    if not hasattr(made, "chat_template_kwargs"):
+        name = type(made).__name__
+        raise ValueError(f"{name}.__init__ must call super().__init__(population, tokenizer, **settings).")
     if made.chat_template_kwargs != (args.chat_template_kwargs or {}):
         raise ValueError(
             f"sampler={given!r} renders prompts with chat_template_kwargs={made.chat_template_kwargs}, and not with "
