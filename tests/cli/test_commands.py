@@ -231,7 +231,10 @@ def test_a_full_disk_is_told_in_one_sentence_and_leaves_no_folder(
 @pytest.mark.parametrize("command", ["evolve", "export"])
 def test_a_place_that_cannot_be_written_is_named(run_folder, tmp_path, capsys, command):
     (tmp_path / "file").write_text("")
-    options = {"evolve": [f"{run_folder}/student_0", "--operator", "clone"], "export": [run_folder]}[command]
+    options = {
+        "evolve": [f"{run_folder}/student_0", "--operator", "clone"],
+        "export": [run_folder, "--member", "student_0"],
+    }[command]
     assert cli.main([command, *options, "--output", str(tmp_path / "file" / "out")]) == 2
     told = capsys.readouterr().err
     assert "--output='" in told and "cannot be written: Not a directory. Choose another." in told

@@ -298,7 +298,40 @@ def test_processes_divide_the_rows(tmp_path, tiny_model, capsys, monkeypatch):
     assert cli.main(["doctor", path, "--no-sandbox", "--no-measure", "--processes", "2"]) == 0
     assert "2 process(es)" in capsys.readouterr().out
     assert cli.main(["doctor", path, "--no-sandbox", "--no-measure", "--processes", "4"]) == 2
-    assert "--processes 4: 6 rows per round cannot be divided" in capsys.readouterr().err
+    assert "6 rows a round cannot be split among 4 processes" in capsys.readouterr().err
+    given = write_recipe(tmp_path, tiny_model, per_device_train_batch_size=1, gradient_accumulation_steps=3)[1]
+    command = ["doctor", given, "--no-sandbox", "--no-measure", "--final_exams", "held_out", "--processes"]
+    assert cli.main([*command, "1"]) == 2
+    assert "gradient_accumulation_steps=3 contradicts the 6 rows of a round" in capsys.readouterr().err
+    assert cli.main([*command, "2"]) == 1
+    assert "PROBLEM: final_exams work only with a single process" in capsys.readouterr().out
+
+
+def test_processes_multiply_the_rows_of_a_dataset(tmp_path, tiny_model, capsys):
+    settings = {"num_teachers": 0, "num_generations": 8, "per_device_train_batch_size": 4, "max_steps": -1}
+    path = write_recipe(tmp_path, tiny_model, **settings, save_strategy="steps", reward_funcs=["accuracy_reward"])[1]
+    for processes, rows in (("2", 8), ("4", 16)):
+        cli.main(["doctor", path, "--no-sandbox", "--no-measure", "--processes", processes])
+        told = capsys.readouterr().out
+        assert re.search(rf"sample +{rows} rows of all, {rows} learned from", told)
+        assert re.search(r"adapters [\d.]+, a checkpoint [\d.]+, a round [\d.]+, and more of these", told)
+
+
+def test_a_base_that_is_quantised_in_another_way_leaves_the_rest(tmp_path, tiny_model, capsys):
+    path = write_recipe(tmp_path, tiny_model, model_init_kwargs={"quantization_config": {"quant_method": "gptq"}})[1]
+    assert cli.main(["doctor", path, "--no-sandbox", "--no-measure"]) == 0
+    told = capsys.readouterr().out
+    assert "The memory of a base with quantization_config={'quant_method': 'gptq'} is not known" in told
+    assert "Disk, GB" in told
+
+
+@pytest.mark.slow
+def test_the_time_on_a_packed_base_is_measured(tmp_path, tiny_model, capsys):
+    pytest.importorskip("bitsandbytes", reason="pip install 'trl-populora[quantized]'")
+    packing = {"quantization_config": {"load_in_4bit": True}}
+    path = write_recipe(tmp_path, tiny_model, model_init_kwargs=packing, teacher_reward="solvable")[1]
+    assert cli.main(["doctor", path]) == 0
+    assert "without warm start, probes, saving and rows in addition" in capsys.readouterr().out
 
 
 def test_large_bases_are_counted_as_in_the_docs():

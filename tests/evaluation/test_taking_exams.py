@@ -274,6 +274,21 @@ def test_what_is_no_grader_is_told_before_anybody_is_asked(exam, sampler, tmp_pa
     assert not sampler.calls and not (tmp_path / "out").exists()
 
 
+def test_a_grader_needs_no_home(monkeypatch, tmp_path):
+    """As in a container whose user has none."""
+    monkeypatch.setattr("evaluate.config.HF_METRICS_CACHE", str(tmp_path / "no" / "home"))
+    assert letters.Count().compute(predictions=["3"], references=["3"])["accuracy"] == 1
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_grader_without_its_file_says_so(exam):
+    def lost(run):
+        raise FileNotFoundError(2, "No such file or directory", "words.txt")
+
+    with pytest.raises(ValueError, match="exam 'letters': its grader cannot be made: .*No such file.*words.txt"):
+        Exam("letters", exam.questions, lost).make_grader(None)
+
+
 def test_one_process_at_a_time_adds_answers(exam, sampler, tmp_path):
     file = AnswerFile(str(tmp_path), "letters", {"exam": "letters"})
     with pytest.raises(ValueError, match="another evaluation is writing .*letters-"):

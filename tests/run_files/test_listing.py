@@ -38,6 +38,16 @@ def test_a_damaged_run_hides_no_other(tmp_path, name, content, words):
     assert good.state != DAMAGED and good.rounds == 1
 
 
+def test_files_that_are_links_to_nothing_hide_no_other_run(tmp_path):
+    """As DVC and git-annex leave them for files that are not fetched."""
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "history.jsonl").symlink_to(tmp_path / "gone")
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "history.jsonl").write_text(ROUND)
+    bad, good = find_runs(str(tmp_path))
+    assert bad.state == DAMAGED and "links to nothing" in bad.problem and good.rounds == 1
+
+
 def test_a_checkpoint_that_goes_away_while_it_is_looked_at_hides_no_run(tmp_path, monkeypatch):
     """As by `save_total_limit` of a run that is going on."""
     for folder in ("going", "other"):

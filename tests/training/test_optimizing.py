@@ -32,6 +32,14 @@ REFUSED = [
     ),
     ({"use_liger_kernel": True}, "use_liger_kernel=true needs liger-kernel"),
     ({"accelerator_config": {"dispatch_batches": True}}, "accelerator_config with dispatch_batches=true"),
+    ({"accelerator_config": {"split_batches": True}}, "accelerator_config with split_batches=true: each process"),
+    ({"ddp_find_unused_parameters": False}, "ddp_find_unused_parameters=False fails: a process need not"),
+    ({"ddp_static_graph": True}, "ddp_static_graph=True fails: a process need not have rows of all members"),
+    ({"label_smoothing_factor": 0.5}, "label_smoothing_factor=0.5 would be ignored"),
+    ({"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy='group_by_length' would be ignored"),
+    ({"include_num_input_tokens_seen": "yes"}, "include_num_input_tokens_seen='yes' is unknown"),
+    ({"vllm_mode": "colocated", "use_vllm": True}, "vllm_mode='colocated' is unknown. Did you mean 'colocate'"),
+    ({"num_teachers": 0, "hall_of_fame_size": 5}, "hall_of_fame_size=5 without self-play"),
 ]
 if "activation_checkpointing" in PopulationSelfPlayConfig.__dataclass_fields__:  # from transformers 5.23 on
     REFUSED.append(

@@ -34,12 +34,11 @@ SMALLER = "Lower per_device_train_batch_size, generation_rows, max_completion_le
 
 def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
     """What the run of a recipe will need."""
-    run, args = read(options, rest)
-    if args.rows_per_round % (args.per_device_train_batch_size * options.processes):
-        raise ValueError(
-            f"--processes {options.processes}: {args.rows_per_round} rows per round cannot be divided into passes of "
-            f"per_device_train_batch_size={args.per_device_train_batch_size} on each."
-        )
+    from ..training.round_shape import for_processes
+
+    with for_processes(options.processes):
+        run, args = read(options, rest)
+        there = list(parts(run, args))
     from transformers import AutoConfig, AutoTokenizer
 
     from ..integrations.base_models import local_folder
@@ -53,7 +52,7 @@ def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
         f"{options.recipe}: {run.model_name_or_path}, {counted(adapters, 'adapter')} of rank {args.lora_r}, {rounds}",
         None,
     )
-    yield from parts(run, args)
+    yield from there
     folder = tokenizer = shapes = None
     try:
         folder, how = local_folder(run.model_name_or_path)
@@ -188,7 +187,11 @@ def memory_lines(
     from ..training.forecast import memory
 
     on_gpu = gpu is not None or (torch.cuda.is_available() and not args.use_cpu)
-    parts = memory(shapes, args, plan, processes=processes, gpu=on_gpu)
+    try:
+        parts = memory(shapes, args, plan, processes=processes, gpu=on_gpu)
+    except ValueError as error:
+        yield str(error), None
+        return
     yield f"Memory of a process, GB ({shapes.parameters:,} parameters of the base):", None
     peak = max(parts["learning"], parts["sampling"])
     for name, count in parts.items():
@@ -242,7 +245,8 @@ def disk_lines(args: PopulationSelfPlayConfig, needed: Mapping[str, float]) -> I
         place = os.path.dirname(place)
     free, total = shutil.disk_usage(place).free, sum(needed.values())
     told = ", ".join(f"{name} {count / 1e9:.2f}" for name, count in needed.items())
-    line = f"Disk, GB: {told}, at most; {free / 1e9:.1f} free for {args.output_dir}"
+    known = "at most" if args.max_steps > 0 else "and more of these, because the dataset decides on the rounds"
+    line = f"Disk, GB: {told}, {known}; {free / 1e9:.1f} free for {args.output_dir}"
     yield (
         line,
         None if total <= free else f"the run may write {total / 1e9:.1f} GB. Set save_total_limit, or free space",
@@ -282,6 +286,7 @@ def time_lines(
 ) -> Iterator[Finding]:
     """Minutes of a round here, by a short measurement."""
     from ..integrations.base_models import hub_weights_missing, resolve_base
+    from ..training.forecast import spare_rows
     from ..training.stopwatch import round_seconds
 
     if args.num_teachers == 0 or run.sampler or args.use_vllm:
@@ -294,4 +299,5 @@ def time_lines(
     whole, limit = sum(means.values()), sum(most.values())
     told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in means.items())
     yield f"Time of a round here, by a short measurement: {whole:.1f} s ({told}); {limit:.1f} s at the limit", None
-    yield f"  {args.rounds} rounds: {args.rounds * whole / 60:,.0f} min, without warm start, probes and saving", None
+    also = ", saving and rows in addition" if spare_rows(args) else " and saving"
+    yield f"  {args.rounds} rounds: {args.rounds * whole / 60:,.0f} min, without warm start, probes{also}", None

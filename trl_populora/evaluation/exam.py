@@ -136,6 +136,8 @@ class Exam:
             grader = self.grader(run)
         except MissingPackageError:
             raise
+        except OSError as error:
+            raise ValueError(f"exam {self.name!r}: its grader cannot be made: {error}.") from error
         except Exception as error:  # a user's function
             fault = f"{type(error).__name__}: {error}"
         else:

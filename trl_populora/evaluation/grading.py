@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import tempfile
 import threading
 import time
 from abc import abstractmethod
@@ -93,7 +94,10 @@ class Grader(evaluate.Metric):
 
     def __init__(self, run: Run | None = None, **kwargs: Any) -> None:
         self._run = run
-        kwargs.setdefault("keep_in_memory", True)
+        kwargs = {
+            "keep_in_memory": True,
+            "cache_dir": tempfile.gettempdir(),
+        } | kwargs  # it makes a folder all the same
         super().__init__(**kwargs)
 
     def grade(self, completions: Sequence[str], references: Sequence[str]) -> list[Grade]:

@@ -90,6 +90,8 @@ def read_state(folder: str) -> RunState:
     """
     paths = {name: os.path.join(folder, name) for name in (HISTORY_FILE, PROBES_FILE, POPULATION_FILE, RUN_FILE)}
     there = {name: path for name, path in paths.items() if os.path.isfile(path)}
+    if not there:
+        raise ValueError("its files cannot be read: they are links to nothing, or no regular files")
     lines = read_lines(there[HISTORY_FILE], lambda one: (one["round"], one)) if HISTORY_FILE in there else ()
     rounds = dict(lines)
     last = rounds[max(rounds)] if rounds else {}

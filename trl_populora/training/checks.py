@@ -28,6 +28,8 @@ LOG_LEVELS = ("detail", "debug", "info", "warning", "error", "critical", "passiv
 INHERITED_CHOICES = dict.fromkeys(("log_level", "log_level_replica"), LOG_LEVELS) | {
     "importance_sampling_level": ("token", "sequence"),
     "dataloader_multiprocessing_context": (None, "fork", "spawn", "forkserver"),
+    "vllm_mode": ("colocate", "server"),
+    "include_num_input_tokens_seen": (True, False, "no", "all", "non_padding"),
 }
 """Those of GRPOConfig that it does not check at construction."""
 SIZES = (
@@ -84,10 +86,11 @@ def check_choices(args: PopulationSelfPlayConfig) -> None:
     reward_of_a_task(args.teacher_reward)
 
 
-def check_choice(name: str, value: object, allowed: Sequence[str | None]) -> None:
+def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
     """Refuses a value that is not allowed, and names the nearest one that is."""
     if value not in allowed:
-        hint = suggest(value, filter(None, allowed), f"Choose from {list(allowed)}.")
+        texts = [one for one in allowed if isinstance(one, str)]
+        hint = suggest(value, texts, f"Choose from {list(allowed)}.")
         raise ValueError(f"{name}={value!r} is unknown. {hint}")
 
 

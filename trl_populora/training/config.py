@@ -22,7 +22,7 @@ from .checks import (
     target_modules,
 )
 from .nested import Parts, complete
-from .round_shape import RoundShape, check_processes, derive_batch
+from .round_shape import RoundShape, assumed_processes, check_processes, derive_batch
 from .supported import check_supported
 
 
@@ -318,6 +318,11 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         check_supported(self)
         if self.ddp_find_unused_parameters is None:  # a rank's rows need not belong to all members
             self.ddp_find_unused_parameters = True
+
+    @property
+    def world_size(self) -> int:
+        """Number of processes; within `for_processes`, the number there."""
+        return assumed_processes() or super().world_size
 
     @property
     def place_model_on_device(self) -> bool | None:

@@ -264,20 +264,24 @@ def memory(
 
 
 def disk(shapes: Shapes, args: PopulationSelfPlayConfig, rounds: dict[str, Phase]) -> dict[str, float]:
-    """Bytes that a run leaves: adapters, checkpoints (one more while one is written), tables of the rounds at most."""
+    """Bytes that a run leaves: adapters, checkpoints (one more while one is written), tables of the rounds at most.
+
+    If the dataset decides on the rounds: of one table, and of one checkpoint unless there is a `save_total_limit`.
+    """
     adapters = 1 if args.shared_member else args.num_teachers + args.num_students
     one = args.lora_r * shapes.adapted * FP32
     optimizer = _moments(str(getattr(args.optim, "value", args.optim)))
-    kept = 0
-    if str(getattr(args.save_strategy, "value", args.save_strategy)) == "steps" and args.max_steps > 0:
+    kept, known = 0, args.max_steps > 0
+    if str(getattr(args.save_strategy, "value", args.save_strategy)) == "steps":
         every = args.save_steps if args.save_steps >= 1 else args.save_steps * args.max_steps
-        saves = math.ceil(args.max_steps / every)
+        saves = math.ceil(args.max_steps / every) if known else math.inf
         kept = min(saves, (args.save_total_limit or saves) + 1)
     text = sum(phase.rows for phase in rounds.values()) * (4.0 * args.max_completion_length + 200)
+    many = kept < math.inf
     return {
         "adapters": adapters * one,
-        "checkpoints": kept * adapters * one * (1 + optimizer),
-        "rounds": text * max(args.rounds, 1),
+        "checkpoints" if many else "a checkpoint": (kept if many else 1) * adapters * one * (1 + optimizer),
+        "rounds" if known else "a round": text * (args.rounds if known else 1),
     }
 
 

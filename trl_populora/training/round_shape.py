@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 
@@ -11,6 +14,24 @@ if TYPE_CHECKING:
     from accelerate import PartialState
 
     from .config import PopulationSelfPlayConfig
+
+
+_processes: ContextVar[int | None] = ContextVar("processes", default=None)
+
+
+@contextmanager
+def for_processes(count: int) -> Iterator[None]:
+    """Context in which settings are made for a run with so many processes. They need not be there."""
+    before = _processes.set(count)
+    try:
+        yield
+    finally:
+        _processes.reset(before)
+
+
+def assumed_processes() -> int | None:
+    """The number of [`for_processes`]; outside of it, `None`."""
+    return _processes.get()
 
 
 class RoundShape:
@@ -83,7 +104,7 @@ def derive_batch(args: PopulationSelfPlayConfig) -> int:
     Raises:
         ValueError: If no number of passes fits, or a setting contradicts it.
     """
-    world_size = int(os.environ.get("WORLD_SIZE", 1))
+    world_size = assumed_processes() or int(os.environ.get("WORLD_SIZE", 1))
     derive = _passes_of_round if args.num_teachers else _passes_of_dataset
     passes = derive(args, world_size)
     rows = passes * args.per_device_train_batch_size * world_size

@@ -165,6 +165,7 @@ def round_seconds(
 
     population = make_population(base, args, None, None)
     population.model.to(args.device)
+    population.stay_trainable()  # all of a quantised base is frozen when it is loaded
     sampler = TransformersSampler.from_args(population, tokenizer, None, args)
     players = {"propose": population.teachers, "solve": population.students}
     means, most = {}, {}

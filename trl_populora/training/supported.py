@@ -45,13 +45,17 @@ ALLOWED = {
     "ignore_data_skip": ((False,), "would give other prompts to a resumed run"),
     "pad_to_multiple_of": ((None,), "is undone: micro-batches are cut to their longest row"),
     "enable_jit_checkpoint": ((False,), "saves in the middle of a round"),
+    "ddp_find_unused_parameters": ((None, True), "fails: a process need not have rows of all members"),
+    "ddp_static_graph": ((None, False), "fails: a process need not have rows of all members"),
+    "label_smoothing_factor": ((0.0,), "would be ignored: GRPO's loss has no labels"),
+    "train_sampling_strategy": (("random",), "would be ignored: GRPO repeats prompts in its own order"),
 }
 """Setting of GRPO -> the values that a population allows, and the problem with others."""
 
 SELF_PLAY = ("advantage", "prompt_template", "prompt_style", "prompts_per_teacher", "task_types", "num_references")
 SELF_PLAY += ("seed_tasks", "seed_families", "buffer_capacity", "max_unsolved_tries", "answer_share", "teacher_reward")
 SELF_PLAY += ("solvable_attempts", "solvable_rounds", "reward_kwargs", "pairing", "pairing_floor")
-SELF_PLAY += ("teacher_learning_rate", "max_prompt_tokens")
+SELF_PLAY += ("teacher_learning_rate", "max_prompt_tokens", "hall_of_fame_size")
 """Settings that do nothing without teachers (`num_teachers=0`)."""
 DATASET = ("member_prompts",)
 """Settings that do nothing in self-play."""
@@ -214,6 +218,10 @@ def _data(args: PopulationSelfPlayConfig) -> Rules:
     yield (
         getattr(args.accelerator_config, "dispatch_batches", None),
         "accelerator_config with dispatch_batches=true: rows are text, and accelerate sends only tensors",
+    )
+    yield (
+        getattr(args.accelerator_config, "split_batches", None),
+        "accelerator_config with split_batches=true: each process would learn from a part of its rows",
     )
     yield (
         T and args.eval_strategy == "epoch",
