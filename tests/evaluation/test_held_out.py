@@ -235,6 +235,10 @@ def test_questions_that_a_run_shows_are_counted(tmp_path):
     kind, own = Countdown(), OwnCountdown()
     tasks = kind.seeds(4)
     exam = task_exam("mine", tasks, {"countdown": kind})
+    with pytest.raises(
+        ValueError, match=r"'mine' has tasks of the type 'countdown', and types are given for \['code_o'"
+    ):
+        task_exam("mine", tasks, code_types())
     assert questions_shown(exam, str(tmp_path), {"countdown": kind}) == 0  # as after a warm start, without a buffer
     for one in (kind, own):  # the same records as tasks of another type
         buffer = TaskBuffer({one.id: one}, tasks=[Task.create(one.id, task.payload) for task in tasks[:3]])

@@ -1,4 +1,5 @@
 import math
+import random
 
 import numpy as np
 import pytest
@@ -58,6 +59,10 @@ def pole(solve_rate, solved_elsewhere):
     return 1 / (solve_rate - 0.375)
 
 
+def by_chance(solve_rate, solved_elsewhere):
+    return random.random()
+
+
 def no_number(solve_rate, solved_elsewhere):
     return None
 
@@ -82,6 +87,10 @@ def test_others_attempt_a_task_if_the_reward_depends_on_them(name, attempts):
         (f"{__name__}:too_far", r"called with \(0, False\), failed: ZeroDivisionError"),
         (f"{__name__}:pole", r"called with \(0.375, False\), failed: ZeroDivisionError"),
         (f"{__name__}:no_number", "gave None; it must give a finite number"),
+        (
+            f"{__name__}:by_chance",
+            r"called with \(0, False\), gave 0.* and then 0.*; it must give the same reward each",
+        ),
         ("math:isnan", "failed: TypeError: .*one argument"),
     ],
 )

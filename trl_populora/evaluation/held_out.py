@@ -204,7 +204,14 @@ def frozen_exam(path: str, types: Mapping[str, TaskType]) -> Exam:
 
 
 def task_exam(name: str, tasks: Iterable[Task], types: Mapping[str, TaskType]) -> Exam:
-    """An exam of tasks. Their types make the prompts and judge the answers."""
+    """An exam of tasks. Their types make the prompts and judge the answers.
+
+    Raises:
+        ValueError: If the type of a task is not among `types`, or there is no task.
+    """
+    tasks = list(tasks)
+    if missing := sorted({task.type for task in tasks} - types.keys()):
+        raise ValueError(f"exam {name!r} has tasks of the type {missing[0]!r}, and types are given for {list(types)}.")
     questions = tuple(
         Question(task.id, types[task.type].solve_prompt(task), json.dumps(task.to_json()), task.type) for task in tasks
     )

@@ -125,7 +125,12 @@ class RewardSettings:
     def __post_init__(self) -> None:
         for solve_rate in SOLVE_RATES if self.teacher not in TEACHER_REWARDS else ():
             for elsewhere in (False, True):
-                checked_call(self.teacher, solve_rate, elsewhere)
+                first, again = (checked_call(self.teacher, solve_rate, elsewhere) for _ in range(2))
+                if first != again:
+                    raise ValueError(
+                        f"teacher_reward={self.teacher!r}, called with ({solve_rate:g}, {elsewhere}), gave {first:g} and "
+                        f"then {again:g}; it must give the same reward each time."
+                    )
         reward_of_a_task(self.teacher)
         for field in fields(self):
             value = getattr(self, field.name)
