@@ -128,8 +128,8 @@ class RewardSettings:
                 first, again = (checked_call(self.teacher, solve_rate, elsewhere) for _ in range(2))
                 if first != again:
                     raise ValueError(
-                        f"teacher_reward={self.teacher!r}, called with ({solve_rate:g}, {elsewhere}), gave {first:g} and "
-                        f"then {again:g}; it must give the same reward each time."
+                        f"teacher_reward={self.teacher!r}, called with ({solve_rate:g}, {elsewhere}), gave {first:g} "
+                        f"and then {again:g}; it must give the same reward each time."
                     )
         reward_of_a_task(self.teacher)
         for field in fields(self):
