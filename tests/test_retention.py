@@ -7,6 +7,7 @@ import torch
 from tests.cli.conftest import write_recipe
 from tests.tiny import tiny_population
 from trl_populora import cli
+from trl_populora.evolution import OPERATORS, Operator
 from trl_populora.generation import TransformersSampler
 from trl_populora.retention import RetentionCurve, _Phase, measure_retention
 from trl_populora.training import PopulationSelfPlayTrainer
@@ -211,3 +212,9 @@ def test_mistakes_are_told_before_anything_runs(tmp_path, changes, words):
     with pytest.raises(ValueError, match=words):
         measure_retention(["--config", "missing.yaml"], arguments.pop("operators"), **arguments)
     assert not (tmp_path / "out").exists()
+
+
+def test_an_operator_of_more_than_two_parents_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(OPERATORS, "three", Operator(lambda parents, rng: parents[2], 3))
+    with pytest.raises(ValueError, match="operators names 'three', which needs more than two parents"):
+        measure_retention(["--config", "none.yaml"], ["three"], folder=str(tmp_path / "out"))

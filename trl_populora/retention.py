@@ -127,7 +127,7 @@ def measure_retention(
             curves.
         InterruptedError: After SIGTERM, at the end of the round.
     """
-    from .evolution import read_parameters
+    from .evolution import get_operator, read_parameters
 
     if not operators or not seeds:
         raise ValueError(f"at least one {'seed' if operators else 'operator'} is needed")
@@ -137,6 +137,8 @@ def measure_retention(
             raise ValueError(f"{option} names {twice[0]!r} twice: its curves would count as independent ones.")
     split = (text.rpartition(":") if "=" in text else (text, "", "") for text in operators)
     ways = [(name, read_parameters(name, filter(None, rest.split(",")))) for name, _, rest in split]
+    if large := [name for name, _ in ways if get_operator(name).num_parents > 2]:
+        raise ValueError(f"operators names {large[0]!r}, which needs more than two parents, and two are trained.")
     least = {"parent_rounds": (parent_rounds, 1), "rounds": (rounds, 1), "every": (every, 1), "tasks": (tasks, 2)}
     for name, (value, low) in least.items():
         if value < low:

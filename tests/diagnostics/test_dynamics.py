@@ -285,6 +285,21 @@ def test_groups_are_those_of_the_graph_of_games():
     assert connected_groups([]) == 0
 
 
+def test_features_that_cannot_be_used_end_no_run(monkeypatch, caplog):
+    class Members(dict):
+        def adapter_of(self, player):
+            return player
+
+    population = Members(teacher_0=member("teacher_0"), student_0=member("student_0"))
+    observer = Observer(TYPES)
+    monkeypatch.setattr(type(TYPES["code_o"]), "features", lambda self, task: ({}, "own", (0, 0, 0, 1.5)))
+    for _ in range(2):
+        summary = observer.observe(record(3), ratings=ratings(), population=population)
+    assert summary.complexity == {} and summary.coverage["filled"] == 0
+    (told,) = [one.getMessage() for one in caplog.records]
+    assert "point must be 4 numbers in [0, 1], got (0, 0, 0, 1.5). They count in no measure" in told
+
+
 def test_observer_counts_what_is_new_and_goes_into_a_checkpoint():
     class Members(dict):
         def adapter_of(self, player):

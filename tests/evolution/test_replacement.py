@@ -417,6 +417,22 @@ def test_an_operator_of_ones_own_is_tried_at_construction(monkeypatch, function,
         EvolutionSettings(operators=("own",))
 
 
+def test_fewer_parents_than_an_operator_needs_are_refused():
+    with pytest.raises(ValueError, match="Operator 'dare' needs 2 parents, got 1"):
+        breed("dare", [make_factors(0)], seed=0)
+
+
+def test_an_operator_may_exchange_heads(monkeypatch):
+    def heads(parents, rng):
+        return {
+            path: one._replace(A=one.A.clone(), B=one.B.view(8, -1, one.B.shape[1]).flip(0).reshape(one.B.shape))
+            for path, one in parents[0].items()
+        }
+
+    monkeypatch.setitem(OPERATORS, "heads", Operator(heads, 1))
+    EvolutionSettings(operators=("heads",))
+
+
 def test_an_operator_may_go_by_the_layer(monkeypatch):
     def later(parents, rng, *, keep: float = 0.5):
         layers = {path: int(path.partition("layers.")[2].partition(".")[0]) for path in parents[0]}

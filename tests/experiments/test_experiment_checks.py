@@ -132,7 +132,8 @@ def test_every_metric_of_a_round_is_known(plan):
     assert {name for name in given - known if not name.startswith(OPEN)} == set()
     assert {"complexity/ast_nodes", "tasks/unsolved", "types/solve_rate/code_i", "seconds/extra"} <= known
     assert {"executor/cpu_timeout", "teachers/refused/duplicate", "compute/guest_rows"} <= known
-    assert not {"fill_rate/teacher_0", "validity/student_0"} & known  # which no round has
+    assert not {"fill_rate/teacher_0", "validity/student_0", "seconds/sample"} & known  # which no round has
+    assert {"students/rating/dispersion", "teachers/weights/cosine_min"} <= known
 
 
 def test_metrics_of_an_agent_that_plays_itself_are_known(plan):
@@ -142,6 +143,7 @@ def test_metrics_of_an_agent_that_plays_itself_are_known(plan):
     )
     assert {"reward/agent_0", "teachers/validity", "students/reward"} <= known
     assert {"pairs/solve_rate/teacher_0/student_0", "coverage/filled/teacher_0"} <= known
+    assert not {"students/rating/dispersion", "teachers/solve_rate_dispersion", "students/weights/cosine_mean"} & known
 
 
 def test_a_run_on_a_dataset_has_no_known_length(plan):
@@ -152,4 +154,7 @@ def test_a_run_on_a_dataset_has_no_known_length(plan):
     assert run_size(args) == (1, None, None, None, None)
     known = known_metrics(args)
     assert {"students/reward", "reward/student_0", "students/grad_norm", "seconds/sample"} <= known
-    assert not {"solve_rate", "fill_rate", "tasks/unsolved", "rating/residual", "teachers/reward"} & known
+    assert (
+        not {"seconds/judge", "solve_rate", "fill_rate", "tasks/unsolved", "rating/residual", "teachers/reward"}
+        & known
+    )

@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from tests.testing.broken_types import BROKEN, OneVerdictTooFew
-from trl_populora.tasks import Referee, make_task_types
+from trl_populora.tasks import Features, Referee, features_of, make_task_types
 from trl_populora.tasks.countdown import Countdown
 from trl_populora.tasks.registry import BUILT_IN
 from trl_populora.testing import check_task_type
@@ -77,6 +78,25 @@ def test_results_of_the_wrong_kind_are_named(monkeypatch, method, value, said):
     monkeypatch.setattr(Countdown, method, lambda self, *args, **kwargs: value)
     with pytest.raises(ValueError, match=f"task type Countdown: .*{said}"):
         check_form(Countdown())
+
+
+@dataclass(frozen=True)
+class NeedsOne(Countdown):
+    min_references: ClassVar[int] = 1
+
+    def propose_prompt(self, references, rng):
+        return super().propose_prompt([rng.choice(list(references))], rng)
+
+
+def test_a_prompt_that_needs_references_is_not_asked_for_without():
+    check_form(NeedsOne())
+
+
+@pytest.mark.parametrize("point", [[0.0, 0.5, 0.5, 1.0], tuple(np.float32([0, 0.5, 0.5, 1]))])
+def test_numbers_of_any_library_are_features(monkeypatch, point):
+    monkeypatch.setattr(Countdown, "features", lambda self, task: ({"n": np.int64(3)}, "own", point))
+    found = features_of(Countdown(), Countdown().simplest())
+    assert found == Features({"n": 3.0}, "own", (0.0, 0.5, 0.5, 1.0)) and type(found.measures["n"]) is float
 
 
 def test_whole_types_pass():

@@ -8,7 +8,7 @@ from tests.tiny import lora, tiny_model, tiny_tokenizer
 from trl_populora.recipe import RunArguments
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 from trl_populora.training.checks import CHOICES, prompt_limit
-from trl_populora.training.round_shape import check_processes
+from trl_populora.training.round_shape import check_processes, for_processes
 from trl_populora.training.supported import without_effect
 
 
@@ -317,6 +317,17 @@ def test_prompts_may_fill_what_completions_leave_of_the_engine(config):
     with pytest.raises(ValueError, match="into the 8 tokens of the sampler: lower max_completion_length.$"):
         prompt_limit(config(), 8)
     trainer.close()
+
+
+@pytest.mark.parametrize("setting", [{"ddp_find_unused_parameters": False}, {"ddp_static_graph": True}])
+def test_a_process_need_not_have_rows_of_all_members(config, setting):
+    one = dict(num_teachers=1, num_students=1, shared_member=True, pairing="fixed", evolution_interval=0)
+    one |= dict(per_device_train_batch_size=3)
+    config(**setting)
+    with for_processes(2):
+        config(**one, **setting)
+        with pytest.raises(ValueError, match="with several processes and members: a process need not have rows"):
+            config(**setting)
 
 
 def test_more_processes_than_the_launcher_has_told_are_refused(config, monkeypatch):

@@ -113,12 +113,21 @@ class Narrow(TransformersSampler):
     [
         (Forgets, {}, r"Forgets.__init__ must call super\(\).__init__\(population, tokenizer, \*\*settings\)"),
         (Narrow, {}, "Narrow cannot be made with .*unexpected keyword argument.*pass .*settings to super"),
-        (TransformersSampler, {"bach_size": 3}, "TransformersSampler cannot be made .*it has no argument 'bach_size'"),
+        (TransformersSampler, {"bach_size": 3}, "TransformersSampler cannot be made .*argument 'bach_size'"),
     ],
 )
 def test_a_sampler_that_does_not_take_the_settings_is_refused(make_trainer, sampler, kwargs, said):
     with pytest.raises(ValueError, match=said):
         make_trainer(sampler=partial(sampler.from_args, **kwargs) if kwargs else sampler)
+
+
+def test_settings_that_a_class_takes_out_by_itself_are_given(make_trainer):
+    class Takes(TransformersSampler):
+        def __init__(self, *args, **settings):
+            self.extra = settings.pop("extra", 3)
+            super().__init__(*args, **settings)
+
+    assert make_trainer(sampler=partial(Takes.from_args, extra=5)).source.sampler.extra == 5
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("-inf"), 0.5])
@@ -128,6 +137,7 @@ def test_what_is_no_log_probability_is_refused(make_trainer, wrong):
 
     sampler = make_trainer(sampler=Reporting).source.sampler
     assert sampler.completion([1], [2, 3], [-0.5, 1e-6]).logprobs == [-0.5, 1e-6]  # 0 but for rounding
+    assert len(sampler.completion([1], [2, 3], np.float32([-0.5, -1])).logprobs) == 2
     with pytest.raises(ValueError, match=f"Reporting gave {wrong} as a log-probability; it is a number up to 0"):
         sampler.completion([1], [2, 3], [-0.5, wrong])
 

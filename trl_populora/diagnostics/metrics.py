@@ -108,6 +108,7 @@ _FOUNDERS = "at probes, with `founders` in `probe_kwargs`"
 _CLIPPED = "with the losses `grpo`, `dr_grpo`, `dapo` and `luspo`"
 _CORRECTED = "if the sampler reports log-probabilities, as vLLM does"
 _END = "at the end of training"
+TWO = "roles of two or more"
 
 # fmt: off
 SECTIONS: dict[str, tuple[Metric, ...]] = {
@@ -227,10 +228,10 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("{role}/rating/dispersion",
             "Standard deviation (with divisor N) of `rating/mu` over members. Equally good members still differ by "
             "about "
-            "their `rating/sigma`.", "points", "last", f"{SELF_PLAY}, roles of two or more"),
+            "their `rating/sigma`.", "points", "last", f"{SELF_PLAY}, {TWO}"),
         Metric("{role}/solve_rate_dispersion",
             "Standard deviation (with divisor N) of `solve_rate` over members.",
-            "0 to 0.5", when=f"{SELF_PLAY}, if two members have one"),
+            "0 to 0.5", when=f"{SELF_PLAY}, {TWO}, if two members have one"),
         Metric("{role}/grad_norm", "Mean of `grad_norm` over members.", "0 or more"),
         Metric("{role}/refused/{reason}",
             "Completions of the role that were refused for this reason, without extra attempts.",
@@ -241,7 +242,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Mean of `weights/effective_rank` over members.", "1 to r", "last", _WEIGHED),
         Metric("{role}/weights/cosine_{kind}",
             "Cosine between the updates dW of two members, over all pairs of the role.",
-            "-1 to 1", "last", f"{_WEIGHED}, roles of two or more"),
+            "-1 to 1", "last", f"{_WEIGHED}, {TWO}"),
     ),
     "Pairs": (
         Metric("pairs/solve_rate/{teacher}/{student}",
@@ -327,7 +328,9 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("entropy",
             "Mean entropy of the members' next-token distributions, over the tokens of the rows in the update. With "
             "`beta` 0 and a loss by tokens (dapo, cispo, vespo) these are the rows that have an advantage, and a few "
-            "others where the passes of `per_device_train_batch_size` would not be full.",
+            "others, the shortest: one of each member without such a row, on each process, and where the passes of "
+            "`per_device_train_batch_size` would not be full. So it changes with the processes and passes, and says "
+            "little in a round in which hardly a row has an advantage.",
             "nats", evaluated=True),
         Metric("kl",
             "Mean estimate of the KL divergence of members from the base, over all tokens (in an evaluation: over "

@@ -5,17 +5,20 @@ It makes a `RoundSummary` from each round. It does not print or write. The train
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..tasks import features_of
+from ..tasks import Features, Task, features_of
 from .coverage import CoverageArchive
 from .dynamics import summarize_round
 from .matched import MatchedGames
 from .summary import RoundSummary
 
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from ..population import Population
@@ -49,6 +52,7 @@ class Observer:
         self.archives: dict[str, CoverageArchive] = {}
         self.matched = MatchedGames(rotation=math.ceil(len(task_types) / prompts_per_teacher))
         self._filled: list[int] = []
+        self._warned: set[str] = set()
         self._counts: dict[str, int] = {}
 
     def observe(
@@ -72,7 +76,7 @@ class Observer:
             facts (`Any`): Additional fields of [`RoundSummary`], such as `tasks` and `seconds`.
         """
         tasks_of = [one.task for one in record.proposals if one.task is not None]
-        found = [(task, features_of(self.task_types[task.type], task)) for task in tasks_of]
+        found = [(task, self._features(task)) for task in tasks_of]
         measured = [(task, features) for task, features in found if features is not None]
         for task, features in measured:
             archive = self.archives.setdefault(features.space, CoverageArchive())
@@ -92,6 +96,16 @@ class Observer:
             grad_norms=grad_norms,
             **facts,
         )
+
+    def _features(self, task: Task) -> Features | None:
+        """A task without features that can be used is not measured: a diagnostic ends no run."""
+        try:
+            return features_of(self.task_types[task.type], task)
+        except Exception as error:  # of a user's type
+            if task.type not in self._warned:
+                self._warned.add(task.type)
+                logger.warning(f"Tasks without features: {type(error).__name__}: {error}. They count in no measure.")
+            return None
 
     def state_dict(self) -> dict:
         """State that a resumed run needs, as data for JSON."""

@@ -7,6 +7,7 @@ An answer that cannot be read, is too long or makes the grader hang counts as a 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import tempfile
 import threading
@@ -94,10 +95,9 @@ class Grader(evaluate.Metric):
 
     def __init__(self, run: Run | None = None, **kwargs: Any) -> None:
         self._run = run
-        kwargs = {
-            "keep_in_memory": True,
-            "cache_dir": tempfile.gettempdir(),
-        } | kwargs  # it makes a folder all the same
+        kwargs.setdefault("keep_in_memory", True)
+        if kwargs["keep_in_memory"]:  # it makes a folder all the same, and a home may be missing
+            kwargs.setdefault("cache_dir", os.path.join(tempfile.gettempdir(), f"trl_populora-{os.getuid()}"))
         super().__init__(**kwargs)
 
     def grade(self, completions: Sequence[str], references: Sequence[str]) -> list[Grade]:

@@ -93,11 +93,14 @@ def breed(
         parameters (`Mapping[str, Any]`, *optional*): Values that replace the operator's defaults.
 
     Raises:
-        ValueError: If the operator is unknown, or its child has another form than its first parent.
+        ValueError: If the operator is unknown or there are too few parents, or if its child has another form than its
+            first parent.
     """
-    function, rng = get_operator(operator).function, torch.Generator().manual_seed(seed)
+    found, rng = get_operator(operator), torch.Generator().manual_seed(seed)
+    if len(parents) < found.num_parents:
+        raise ValueError(f"Operator {operator!r} needs {found.num_parents} parents, got {len(parents)}.")
     with torch.no_grad():
-        child = function(parents, rng, **(parameters or {}))
+        child = found.function(parents, rng, **(parameters or {}))
     if problem := _other_form(child, parents[0]):
         raise ValueError(f"The child of operator {operator!r} {problem}")
     return child

@@ -147,10 +147,10 @@ class EvolutionSettings:
 
     def _try(self, name: str) -> None:
         """Breeds twice from small factors, of which some are far smaller than others."""
-        rng, scales = torch.Generator().manual_seed(0), torch.logspace(0, -6, 5)
+        rng, scales = torch.Generator().manual_seed(0), torch.logspace(0, -6, 16)
         parents = [
             {
-                path: Factor(torch.randn(5, 7, generator=rng), torch.randn(6, 5, generator=rng) * scales, 2.0)
+                path: Factor(torch.randn(16, 128, generator=rng), torch.randn(64, 16, generator=rng) * scales, 2.0)
                 for path in PATHS
             }
             for _ in range(get_operator(name).num_parents)
@@ -168,7 +168,7 @@ class EvolutionSettings:
             told = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             raise ValueError(
                 f"Operator {name!r} fails with {self.parameters(name)}: {told} (It was tried on a small adapter of "
-                f"rank 5, for {' and '.join(PATHS)}.)"
+                f"rank 16, for {' and '.join(PATHS)}.)"
             ) from error
 
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ..evaluation import Exam
     from ..training import PopulationSelfPlayConfig
 
-PHASES = ("propose", "verify", "match", "solve", "judge", "extra", "sample", "learn", "weights", "recombine")
+PHASES = ("propose", "verify", "match", "solve", "judge", "extra", "learn", "weights", "recombine")
+DATASET_PHASES = ("sample", "learn", "weights", "recombine")
+"""Parts of a round that are timed, in self-play and on a dataset."""
 ROUND = ("The round", "Members", "Roles", "Pairs", "Tasks")
 """Headings of the registry whose metrics stand in the history of a run."""
 OPEN = ("teachers/rewards/", "students/rewards/")
@@ -138,7 +140,7 @@ def run_size(args: PopulationSelfPlayConfig) -> RunSize:
 
 def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     """Names that the metrics of a round may have, but for those that begin with one of `OPEN`."""
-    from ..diagnostics.metrics import PLACEHOLDERS, SECTIONS, SELF_PLAY
+    from ..diagnostics.metrics import PLACEHOLDERS, SECTIONS, SELF_PLAY, TWO
     from ..executor import Status
     from ..population.member import member_names
     from ..tasks import REASONS, features_of
@@ -146,6 +148,8 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
 
     types = types_in_play(args, None) if args.num_teachers else {}
     members = member_names(args.num_teachers, args.num_students, shared=args.shared_member)
+    sizes = {"teachers": args.num_teachers, "students": args.num_students}
+    roles = [role for role in sizes if types or role == "students"]
     values: dict[str, Collection[str]] = {
         name: [one for one in members if re.fullmatch(PLACEHOLDERS[name][0], one)]
         for name in ("member", "proposer", "solver")
@@ -153,9 +157,9 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     values |= {
         "teacher": [f"teacher_{i}" for i in range(args.num_teachers)],  # also where one agent is both
         "student": [f"student_{i}" for i in range(args.num_students)],
-        "role": ("teachers", "students") if types else ("students",),
+        "role": roles,
         "type": types,
-        "phase": PHASES,
+        "phase": PHASES if types else DATASET_PHASES,
         "status": Status,
         "kind": ("mean", "min", "max"),
         "reason": {*REASONS, *(reason for kind in types.values() for reason in kind.reasons)},
@@ -166,7 +170,8 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     known = {"tokens/learned", "tokens/all"}
     for metric in (one for heading in ROUND for one in SECTIONS[heading] if types or SELF_PLAY not in one.when):
         parts = re.findall(r"\{(\w+)\}", metric.name)
-        choices = product(*(values.get(part, ()) for part in parts))
+        own = values | {"role": [role for role in roles if sizes[role] > 1 or TWO not in metric.when]}
+        choices = product(*(own.get(part, ()) for part in parts))
         known |= {metric.name.format(**dict(zip(parts, chosen, strict=True))) for chosen in choices}
     return known
 

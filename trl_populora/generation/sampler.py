@@ -3,7 +3,6 @@
 This module has the parts that all samplers share: tokenizing prompts, seeds of rows, and the end of completions.
 """
 
-import inspect
 import math
 import zlib
 from abc import ABC, abstractmethod
@@ -101,18 +100,15 @@ class Sampler(ABC):
             ValueError: If the class does not take these arguments.
         """
         given: dict[str, Any] = {"accelerator": accelerator} | cls.settings_of(args) | kwargs
-        makers = [vars(kind)["__init__"] for kind in cls.__mro__[:-1] if "__init__" in vars(kind)]
-        known = {name for maker in makers for name in inspect.signature(maker).parameters}
         try:
-            if unknown := next((name for name in kwargs if name not in known), None):
-                raise TypeError(f"it has no argument {unknown!r}")
-            inspect.signature(cls).bind(population, tokenizer, **given)
+            return cls(population, tokenizer, **given)
         except TypeError as error:
+            if "__init__() " not in str(error):  # it is about another call
+                raise
             raise ValueError(
                 f"{cls.__name__} cannot be made with {sorted(given)}: {error}. Write __init__(self, population, "
                 "tokenizer, *, ..., **settings), and pass **settings to super().__init__."
-            ) from None
-        return cls(population, tokenizer, **given)
+            ) from error
 
     @classmethod
     def settings_of(cls, args: "PopulationSelfPlayConfig") -> dict[str, Any]:
@@ -246,9 +242,10 @@ class Sampler(ABC):
         Raises:
             ValueError: If the sampler reports log-probabilities and there is not one per token, or one is none.
         """
-        if self.reports_logprobs and len(logprobs or ()) != len(ids):
+        count = 0 if logprobs is None else len(logprobs)
+        if self.reports_logprobs and count != len(ids):
             raise ValueError(
-                f"{type(self).__name__} says reports_logprobs=True, but gave {len(logprobs or ())} log-probabilities "
+                f"{type(self).__name__} says reports_logprobs=True, but gave {count} log-probabilities "
                 f"for {len(ids)} tokens. Give one for each, or set reports_logprobs=False."
             )
         if logprobs is not None and not all(-math.inf < one < 0.01 for one in logprobs):  # 0 but for rounding

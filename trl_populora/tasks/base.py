@@ -12,6 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 from trl_populora.executor import Execution, Job, Status
@@ -262,14 +263,18 @@ def features_of(task_type: TaskType, task: Task) -> Features | None:
     if not (isinstance(found, tuple) and len(found) == 3 and isinstance(found[0], Mapping)):
         raise ValueError(f"{task_type.id}: features must be (measures, space, point) or None, got {found!r:.200}")
     measures, space, point = found
-    numbers = all(isinstance(x, (int, float)) and math.isfinite(x) for x in measures.values())
+    numbers = all(isinstance(x, Real) and math.isfinite(x) for x in measures.values())
     if not (numbers and all(isinstance(name, str) for name in measures)):
         raise ValueError(f"{task_type.id}: measures must be numbers by name, got {measures!r:.200}")
     if not (isinstance(space, str) and space):
         raise ValueError(f"{task_type.id}: space must be a name, got {space!r:.200}")
-    if not (isinstance(point, tuple) and len(point) == 4 and all(0 <= x <= 1 for x in point)):
+    if not (isinstance(point, Sequence) and len(point) == 4 and all(0 <= x <= 1 for x in point)):
         raise ValueError(f"{task_type.id}: point must be 4 numbers in [0, 1], got {point!r:.200}")
-    return Features(*found)
+    return Features(
+        {name: float(x) for name, x in measures.items()},
+        space,
+        (float(point[0]), float(point[1]), float(point[2]), float(point[3])),
+    )
 
 
 def refused_by(execution: Execution) -> Refusal:

@@ -70,7 +70,8 @@ def check_form(task_type: TaskType) -> None:
             assert isinstance(text, str) and text, f"{name} must give text, got {text!r:.200}"
         check_task(task_type, task)
         shown = references_of(task_type, task, [task])
-        _check_messages("propose_prompt", task_type.propose_prompt(shown, random.Random(0)))
+        if len(shown) >= task_type.min_references:
+            _check_messages("propose_prompt", task_type.propose_prompt(shown, random.Random(0)))
     except Exception as error:  # of a user's methods
         what = str(error) if isinstance(error, AssertionError) else f"{_raised_by(error)} raised {error!r:.200}"
         raise ValueError(

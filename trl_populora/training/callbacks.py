@@ -53,6 +53,7 @@ class RoundCallback(TrainerCallback):
         self, args: PopulationSelfPlayConfig, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         trainer = self.trainer
+        self.trackers.check_open()
         trainer.updates.check(trainer.optimizer)
         trainer.guard.remember()
         if trainer.accelerator.is_main_process:

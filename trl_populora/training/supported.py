@@ -45,8 +45,6 @@ ALLOWED = {
     "ignore_data_skip": ((False,), "would give other prompts to a resumed run"),
     "pad_to_multiple_of": ((None,), "is undone: micro-batches are cut to their longest row"),
     "enable_jit_checkpoint": ((False,), "saves in the middle of a round"),
-    "ddp_find_unused_parameters": ((None, True), "fails: a process need not have rows of all members"),
-    "ddp_static_graph": ((None, False), "fails: a process need not have rows of all members"),
     "label_smoothing_factor": ((0.0,), "would be ignored: GRPO's loss has no labels"),
     "train_sampling_strategy": (("random",), "would be ignored: GRPO repeats prompts in its own order"),
 }
@@ -206,6 +204,10 @@ def _hardware(args: PopulationSelfPlayConfig) -> Rules:
         "shard_base=true, which shards only the base)",
     )
     yield (args.gradient_checkpointing_kwargs or {}).get("use_reentrant"), "reentrant gradient checkpointing"
+    several = args.world_size > 1 and args.num_students + args.num_teachers * (not args.shared_member) > 1
+    why = "with several processes and members: a process need not have rows of all members"
+    yield several and args.ddp_find_unused_parameters is False, f"ddp_find_unused_parameters=False {why}"
+    yield several and args.ddp_static_graph, f"ddp_static_graph=True {why}"
 
 
 def _data(args: PopulationSelfPlayConfig) -> Rules:

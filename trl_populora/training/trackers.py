@@ -178,9 +178,16 @@ class Trackers:
         self._events = self._told = 0  # events of the lineage, and alarms, that were shown
         self._standing: set[str] = set()
         self._failed: set[str] = set()
+        self._unopened: TrackerError | None = None
         for callback in trainer.callback_handler.callbacks:
             if isinstance(callback, tuple(INTEGRATION_TO_CALLBACK.values())):
-                callback.on_train_begin = _opening(callback.on_train_begin, callback)
+                callback.on_train_begin = self._opening(callback.on_train_begin, callback)
+
+    def check_open(self) -> None:
+        """Raises `TrackerError` on every process if transformers could not open a tracker."""
+        own, self._unopened = self._unopened, None
+        if told := self.trainer.ranks.problems(str(own) if own else None):
+            raise own or TrackerError(told[0])
 
     def begin(self) -> None:
         """Takes the trackers that transformers has opened, and shows what the run is made of."""
@@ -199,6 +206,23 @@ class Trackers:
             record = run_record(self.trainer) | {"members": [vars(one) for one in self.trainer.population.values()]}
             del record["settings"]  # trackers have all settings
             self._each("describe", record)
+
+    def _opening(self, call: Callable, callback: TrainerCallback) -> Callable:
+        """`call`, whose error waits for `check_open`, where all processes meet."""
+
+        @wraps(call)
+        def opening(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return call(*args, **kwargs)
+            except Exception as error:
+                told = str(error).strip() or repr(error)
+                self._unopened = TrackerError(
+                    f"report_to: {type(callback).__name__} could not open its tracker: {told.removesuffix('.')}. Mend "
+                    "that, or leave the tracker out of report_to."
+                )
+                self._unopened.__cause__ = error
+
+        return opening
 
     def note(self, summary: RoundSummary) -> None:
         """Takes a round, to be shown with the next log."""
@@ -244,23 +268,6 @@ class Trackers:
                 self._failed.add(name)
 
         return harmless
-
-
-def _opening(call: Callable, callback: TrainerCallback) -> Callable:
-    """`call`, whose errors say which tracker they are of, and what to do."""
-
-    @wraps(call)
-    def opening(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return call(*args, **kwargs)
-        except Exception as error:
-            told = str(error).strip() or repr(error)
-            raise TrackerError(
-                f"report_to: {type(callback).__name__} could not open its tracker: {told.removesuffix('.')}. Mend "
-                "that, or leave the tracker out of report_to."
-            ) from error
-
-    return opening
 
 
 def _birth(event: EvolutionEvent) -> tuple:
