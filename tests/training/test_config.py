@@ -321,11 +321,10 @@ def test_prompts_may_fill_what_completions_leave_of_the_engine(config):
 
 @pytest.mark.parametrize("setting", [{"ddp_find_unused_parameters": False}, {"ddp_static_graph": True}])
 def test_a_process_need_not_have_rows_of_all_members(config, setting):
-    one = dict(num_teachers=1, num_students=1, shared_member=True, pairing="fixed", evolution_interval=0)
-    one |= dict(per_device_train_batch_size=3)
+    setting |= {"per_device_train_batch_size": 3}
     config(**setting)
     with for_processes(2):
-        config(**one, **setting)
+        config(num_teachers=1, num_students=1, shared_member=True, pairing="fixed", evolution_interval=0, **setting)
         with pytest.raises(ValueError, match="with several processes and members: a process need not have rows"):
             config(**setting)
 
