@@ -146,6 +146,14 @@ def test_metrics_of_an_agent_that_plays_itself_are_known(plan):
     assert not {"students/rating/dispersion", "teachers/solve_rate_dispersion", "students/weights/cosine_mean"} & known
 
 
+def test_what_no_type_measures_is_no_metric(plan, monkeypatch):
+    experiment = plan.read(settings={"task_types": ["countdown"]})
+    args = parse_settings(experiment.run_recipe(read_mapping(experiment.recipe), experiment.all_jobs[0]))
+    assert {"coverage/filled", "complexity/numbers"} <= known_metrics(args)
+    monkeypatch.setattr("trl_populora.tasks.countdown.Countdown.features", lambda self, task: None)
+    assert not [name for name in known_metrics(args) if name.startswith(("coverage/", "complexity/"))]
+
+
 def test_a_run_on_a_dataset_has_no_known_length(plan):
     args = parse_settings(
         {"model_name_or_path": "tiny", "num_teachers": 0, "num_students": 1, "max_steps": -1, "bf16": False,

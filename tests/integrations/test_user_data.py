@@ -37,3 +37,16 @@ def test_a_split_without_rows_is_refused(place):
 def test_a_configuration_is_refused(place):
     with pytest.raises(ValueError, match="dataset_config='main' is for datasets of the Hub.*Leave dataset_config out"):
         load_prompts(place, config="main")
+
+
+def test_a_cache_that_cannot_be_written_is_told_with_the_fix(monkeypatch):
+    def denied(*args, **kwargs):
+        raise PermissionError(13, "Permission denied", "/nonexistent")
+
+    monkeypatch.setattr("trl_populora.integrations.user_data.load_dataset", denied)
+    with pytest.raises(
+        ValueError, match="'user/prompts' cannot be loaded: .*Permission denied.* Set HF_HOME to a fol"
+    ):
+        load_prompts("user/prompts")
+    with pytest.raises(ValueError, match="Permission denied: '/nonexistent'$"):
+        load_prompts("mine.jsonl")  # a file of the user's, which is not kept there

@@ -101,7 +101,7 @@ ROLE = ("reward", "validity", "length", "mu", "grad_norm", "delta_norm", "effect
 
 _WEIGHED = "every `weight_metrics_interval` rounds"
 _MATCHED = f"{SELF_PLAY}, after such tasks were played"
-_MEASURED = f"{SELF_PLAY}, for task types that measure it"
+MEASURED = f"{SELF_PLAY}, for task types that measure it"
 _PROBED = "at probes"
 _EXAMS = "at probes, with exams in `probe_kwargs`"
 _FOUNDERS = "at probes, with `founders` in `probe_kwargs`"
@@ -283,13 +283,13 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Number of extra attempts (`solvable_attempts`). Nobody learns from them.", "count", when=SELF_PLAY),
         Metric("complexity/{measure}",
             "Mean complexity of the programs that teachers wrote themselves, in the round's valid proposals.",
-            "nodes, lines, bits, …", when=_MEASURED),
+            "nodes, lines, bits, …", when=MEASURED),
         Metric("coverage/filled",
             "Cells of the task space that such programs have visited since the start of the run.",
-            "cells", "last", _MEASURED),
+            "cells", "last", MEASURED),
         Metric("coverage/filled/{teacher}",
-            "Cells that the teachers of this slot have visited.", "cells", "last", _MEASURED),
-        Metric("coverage/new", "Cells that were visited for the first time in this round.", "cells", "sum", _MEASURED),
+            "Cells that the teachers of this slot have visited.", "cells", "last", MEASURED),
+        Metric("coverage/new", "Cells that were visited for the first time in this round.", "cells", "sum", MEASURED),
     ),
     "Probes": (
         Metric("eval_{exam}/{player}",

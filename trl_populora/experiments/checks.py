@@ -140,7 +140,7 @@ def run_size(args: PopulationSelfPlayConfig) -> RunSize:
 
 def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     """Names that the metrics of a round may have, but for those that begin with one of `OPEN`."""
-    from ..diagnostics.metrics import PLACEHOLDERS, SECTIONS, SELF_PLAY, TWO
+    from ..diagnostics.metrics import MEASURED, PLACEHOLDERS, SECTIONS, SELF_PLAY, TWO
     from ..executor import Status
     from ..population.member import member_names
     from ..tasks import REASONS, features_of
@@ -168,7 +168,9 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
         },
     }
     known = {"tokens/learned", "tokens/all"}
-    for metric in (one for heading in ROUND for one in SECTIONS[heading] if types or SELF_PLAY not in one.when):
+    for metric in (one for heading in ROUND for one in SECTIONS[heading]):
+        if (SELF_PLAY in metric.when and not types) or (metric.when == MEASURED and not values["measure"]):
+            continue
         parts = re.findall(r"\{(\w+)\}", metric.name)
         own = values | {"role": [role for role in roles if sizes[role] > 1 or TWO not in metric.when]}
         choices = product(*(own.get(part, ()) for part in parts))

@@ -46,7 +46,7 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
     except (OSError, ValueError, DatasetsError) as error:
         why = error.__cause__ or error  # datasets' own error only says that there is one
         told = f"dataset_name={name!r} cannot be loaded: {' '.join(str(why).split())}"
-        if isinstance(why, PermissionError):
+        if isinstance(why, PermissionError) and kind is None and not saved:
             told += ". Set HF_HOME to a folder that can be written, where the dataset is kept"
         raise ValueError(told + f" (dataset_split={split!r})" * (split != "train")) from None
     if "prompt" not in dataset.column_names:
