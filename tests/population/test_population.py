@@ -58,6 +58,26 @@ def test_every_adapter_is_trainable_and_nothing_else():
     assert {id(p) for p in population.model.parameters() if p.requires_grad} == own
 
 
+def test_a_change_of_mode_visits_no_adapter(monkeypatch):
+    """Trainer changes it for each micro-batch."""
+    visits = []
+    visit = torch.nn.Module.__setattr__
+
+    def noted(module, name, value):
+        if name == "training":
+            visits[-1] += 1
+        visit(module, name, value)
+
+    for students in (1, 4):
+        population = Population(two_layers(), lora(), num_teachers=1, num_students=students)
+        visits.append(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.nn.Module, "__setattr__", noted)
+            population.model.eval()
+        assert not any(layer.training for layer in population.routing.layers.values())
+    assert visits[0] == visits[1] > 0
+
+
 def test_unrouted_forward_is_the_base(ids):
     population = tiny_population()
     with torch.no_grad():

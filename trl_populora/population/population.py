@@ -3,6 +3,7 @@
 import copy
 import os
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -21,7 +22,7 @@ from .adapters import misfit, read_adapter
 from .factors import Factor, Factors, not_finite, to_tensors
 from .lora_config import check_lora_config, check_modules
 from .member import Member, check_names, member_names
-from .routing import Routing, matrices
+from .routing import Routing
 
 
 class Population(Mapping[str, Member]):
@@ -120,13 +121,12 @@ class Population(Mapping[str, Member]):
 
     def parameters(self, name: str) -> list[nn.Parameter]:
         """Parameters of one member or guest (not copies), in module order, A before B."""
-        return [matrix for layer in self.routing.layers.values() for matrix in matrices(layer, name)]
+        return [matrix for pair in self.routing.pairs(name) for matrix in pair]
 
     def factors(self, name: str) -> Factors:
         """LoRA factors of one member or guest: the parameters themselves, detached from autograd."""
-        layers = self.routing.layers.items()
-        pairs = {path: (*matrices(layer, name), layer.scaling[name]) for path, layer in layers}
-        return {path: Factor(A.detach(), B.detach(), scaling) for path, (A, B, scaling) in pairs.items()}
+        layers = zip(self.routing.layers.items(), self.routing.pairs(name), strict=True)
+        return {path: Factor(A.detach(), B.detach(), layer.scaling[name]) for (path, layer), (A, B) in layers}
 
     @torch.no_grad()
     def write(self, name: str, factors: Factors) -> None:
@@ -332,6 +332,7 @@ class Population(Mapping[str, Member]):
         template = copy.deepcopy(template)
         template.task_type = template.task_type or TaskType.CAUSAL_LM
         layers: dict[str, LoraLayer] = {}
+        made: dict[tuple[LoraLayer, str], Adapters] = defaultdict(Adapters)
         for name in names:
             with torch.random.fork_rng(devices=devices):
                 own.manual_seed(zlib.crc32(f"{self.seed}:{'founders' if self.shared_init else name}".encode()))
@@ -345,9 +346,23 @@ class Population(Mapping[str, Member]):
                         layer.update_layer(name, config.r, config.lora_alpha, config, target_name=path)
                         layer.lora_A[name].float()
                         layer.lora_B[name].float()
+            for layer in layers.values():
+                for part in ("lora_A", "lora_B", "lora_dropout"):  # PEFT would visit these for each adapter to come
+                    made[layer, part][name] = getattr(layer, part).pop(name)
+        for (layer, part), adapters in made.items():
+            setattr(layer, part, adapters)
         for config in self.lora_configs.values():
             if isinstance(config.target_modules, set):  # in another order in every process, and so in the files
                 config.target_modules = sorted(config.target_modules)
+
+
+class Adapters(nn.ModuleDict):
+    """What a layer holds for each adapter. A change of mode does not visit them: they are the same in training and in
+    evaluation, and Trainer calls `train()` for each micro-batch."""
+
+    def train(self, mode: bool = True) -> "Adapters":
+        self.training = mode
+        return self
 
 
 def _check_linear(layers: Mapping[str, LoraLayer], name: str) -> None:

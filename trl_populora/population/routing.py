@@ -98,11 +98,6 @@ def make_plan(members: Sequence[int], device: torch.device) -> Plan:
     return Plan(present, groups, index, torch.argsort(index), padded, places)
 
 
-def matrices(layer: LoraLayer, name: str) -> tuple[nn.Parameter, nn.Parameter]:
-    """A and B of an adapter: the parameters themselves."""
-    return layer.lora_A[name].get_parameter("weight"), layer.lora_B[name].get_parameter("weight")
-
-
 class Routing:
     """Adds the contribution of each row's member to every LoRA layer of `model`.
 
@@ -117,8 +112,9 @@ class Routing:
         }
         self._names = list(names)
         self._place = {name: i for i, name in enumerate(names)}
-        self._factors = {
-            layer: list(zip(*(matrices(layer, name) for name in names), strict=True)) for layer in self.layers.values()
+        self._factors = {  # every A, then every B
+            layer: [[side[name].get_parameter("weight") for name in names] for side in (layer.lora_A, layer.lora_B)]
+            for layer in self.layers.values()
         }
         self._base: PreTrainedModel = model.get_base_model()  # pyright: ignore[reportAttributeAccessIssue]
         self.temperatures: dict[str, float] = {}  # of adapters that have one of their own
@@ -143,6 +139,11 @@ class Routing:
         device = next(iter(self._factors.values()))[0][0].device
         self._plan, self._cache = make_plan([self._place[name] for name in names_per_row], device), {}
         self._row_temperatures = self._temperatures_of(names_per_row)
+
+    def pairs(self, name: str) -> list[tuple[nn.Parameter, nn.Parameter]]:
+        """A and B of an adapter in each layer: the parameters themselves."""
+        place = self._place[name]
+        return [(As[place], Bs[place]) for As, Bs in self._factors.values()]
 
     def clear(self) -> None:
         """Following forwards are the frozen base."""
