@@ -108,6 +108,25 @@ def test_matched_games_fill_ins_and_roles_are_told_apart(rounds):
     assert "solve rate (attempts)" in text and "25% (8)" in text  # of the window, not of the ratings' games
 
 
+def test_games_of_many_students_are_lists_that_can_be_read(rounds):
+    from dataclasses import replace
+
+    students = tuple(f"student_{i}" for i in range(30))
+    attempts = ((8, *[0] * 28, 8), (0,) * 30)
+    solved = ((2, *[0] * 28, 4), (0,) * 30)
+    wide = replace(
+        rounds[0],
+        teachers=("teacher_0", "teacher_1"),
+        students=students,
+        window_attempts=attempts,
+        window_solved=solved,
+    )
+    out = io.StringIO()
+    LiveView(file=out).on_round(wide)
+    lines = [line.split() for line in out.getvalue().splitlines()]
+    assert ["teacher_0", *"student_0 25% (8), student_29 50% (8)".split()] in lines and ["teacher_1", "-"] in lines
+
+
 def test_in_a_notebook_a_file_gets_what_it_was_named_for(monkeypatch):
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     out = io.StringIO()

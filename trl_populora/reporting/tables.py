@@ -13,6 +13,7 @@ from ..diagnostics.dynamics import MemberSummary, RoundSummary, mean, solve_rate
 
 
 NOTHING = "-"
+MOST_COLUMNS = 8  # of the table of games: what a line of 119 characters holds
 
 
 def round_tables(summary: RoundSummary, *, plain: bool = False) -> list[Table]:
@@ -104,9 +105,17 @@ def champions_total(history: Sequence[RoundSummary]) -> Spent:
 
 def matrix_table(summary: RoundSummary, *, plain: bool = False) -> Table:
     """Matched solve rate of each student (column) on each teacher's tasks (row) over their last rounds, with the
-    attempts."""
+    attempts. With more than `MOST_COLUMNS` students: a list for each teacher of those who met it."""
+    rows = zip(summary.teachers, solve_rate_matrix(summary), summary.window_attempts)
+    if len(summary.students) > MOST_COLUMNS:
+        table = new_table("teacher", plain=plain)
+        table.add_column("solve rate (attempts) of its students")
+        for teacher, rates, games in rows:
+            met = [f"{name} {percent(rate)} ({n})" for name, rate, n in zip(summary.students, rates, games) if n]
+            table.add_row(teacher, ", ".join(met) or NOTHING)
+        return table
     table = new_table("solve rate (attempts)", *summary.students, plain=plain)
-    for teacher, rates, games in zip(summary.teachers, solve_rate_matrix(summary), summary.window_attempts):
+    for teacher, rates, games in rows:
         cells = [
             Text(f"{percent(rate)} ({n})", style=shade(rate)) if n else Text(NOTHING) for rate, n in zip(rates, games)
         ]
