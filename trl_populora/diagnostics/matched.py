@@ -188,9 +188,12 @@ class MatchedGames:
 
         The newest rounds of a scope are complete, because they are among the newest of each pair that met in them.
         """
+        teacher, student = scope
+        if teacher is not None and student is not None:  # of such scopes there are many
+            return list(self._rounds.get((teacher, student), ()))
         rounds: dict[int, dict[str, Tally]] = {}
-        for pair, window in self._rounds.items():
-            if all(wanted in (None, name) for wanted, name in zip(scope, pair, strict=True)):
+        for (own_teacher, own_student), window in self._rounds.items():
+            if teacher in (None, own_teacher) and student in (None, own_student):
                 for number, types in window:
                     own = rounds.setdefault(number, {})
                     own |= {name: own.get(name, Tally()) + tally for name, tally in types.items()}

@@ -74,10 +74,11 @@ class ExamResult:
 
     def rows(self) -> list[dict[str, Any]]:
         """The samples as rows with the keys of `COLUMNS`."""
+        version = self.exam.version  # a hash of all questions
         return [
             {
                 "exam": self.exam.name,
-                "version": self.exam.version,
+                "version": version,
                 "player": one.player,
                 "question": self.exam.questions[one.question].id,
                 "group": self.exam.questions[one.question].group,

@@ -3,6 +3,7 @@
 This module has the parts that all samplers share: tokenizing prompts, seeds of rows, and the end of completions.
 """
 
+import json
 import math
 import zlib
 from abc import ABC, abstractmethod
@@ -269,13 +270,12 @@ class Sampler(ABC):
             yield model
 
     def _tokenize(self, prompts: Sequence[list[Message]]) -> list[list[int]]:
-        unique: dict[str, list[int]] = {}
         how = {"template": self.template, "chat_template_kwargs": self.chat_template_kwargs}
-        texts = [render_prompt(prompt, self.tokenizer, **how) for prompt in prompts]
-        for text in texts:
-            if text not in unique:
-                unique[text] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return [unique[text] for text in texts]
+        keys = [json.dumps(prompt, default=id) for prompt in prompts]
+        unique = dict(zip(keys, prompts, strict=True))  # all rows of a group have the same
+        texts = {key: render_prompt(prompt, self.tokenizer, **how) for key, prompt in unique.items()}
+        ids = {key: self.tokenizer(text, add_special_tokens=False)["input_ids"] for key, text in texts.items()}
+        return [ids[key] for key in keys]
 
 
 @contextmanager
