@@ -1,8 +1,10 @@
 """Every plot is drawn, shows the numbers of its rounds, and is left out where there are none."""
 
+import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from tests.reporting.conftest import make_round
 from tests.reporting.made_run import MadeRun
 from trl_populora.reporting import read_history, save_plots
 from trl_populora.reporting.plots import PLOTS, running_mean
@@ -46,6 +48,18 @@ def test_plots_of_members_show_their_numbers(rounds, plot, field, titles):
             members = [next(one for one in summary.members if one.name == name) for summary in rounds]
             values = [value for one in members if (value := getattr(one, field)) is not None]
             assert values and panels[title][name] == values
+
+
+@pytest.mark.parametrize("plot", ["rewards", "ratings"])
+def test_many_members_are_grey_lines_with_their_mean(plot):
+    history = [make_round(k, size=20) for k in range(6)]
+    for axis in PLOTS[plot](history).axes:
+        labels = [text.get_text() for text in axis.get_legend().get_texts()]
+        assert labels == ["each of 20", "mean"] and len(axis.lines) == 21
+        *own, middle = axis.lines
+        assert {line.get_color() for line in own} == {"#AAAAAA"}
+        assert middle.get_ydata() == pytest.approx(np.mean([line.get_ydata() for line in own], axis=0))
+    assert not PLOTS["matrix"](history).axes[0].texts  # of 400 cells
 
 
 def test_a_run_on_a_dataset_has_one_panel_named_by_what_it_is(tmp_path):

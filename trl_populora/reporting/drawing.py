@@ -6,6 +6,8 @@ Colours are those of Okabe and Ito, which colour-blind readers tell apart.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ..extras import require
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
 STYLES = ("-", "--", ":", "-.")
+MOST_LINES = 12  # that a reader can tell apart in a panel
 
 
 def need_matplotlib() -> None:
@@ -29,6 +32,21 @@ def need_matplotlib() -> None:
 def line_look(k: int) -> dict[str, Any]:
     """Colour and line style of the `k`-th line of a panel."""
     return {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k // len(COLOURS) % len(STYLES)]}
+
+
+def looks(names: Collection[str]) -> list[dict[str, Any]]:
+    """Label, colour and line style of a line for each name. More than `MOST_LINES` are all grey, with one label."""
+    if len(names) > MOST_LINES:
+        return [{"label": None if k else f"each of {len(names)}", "color": "#AAAAAA"} for k in range(len(names))]
+    return [{"label": name} | line_look(k) for k, name in enumerate(names)]
+
+
+def mean_points(lines: Iterable[Sequence[tuple[int, float]]]) -> list[tuple[int, float]]:
+    """The mean of all lines at each x, over those that have a point there."""
+    found: dict[int, list[float]] = {}
+    for x, y in (point for points in lines for point in points):
+        found.setdefault(x, []).append(y)
+    return [(x, fmean(values)) for x, values in sorted(found.items())]
 
 
 def new_figure(

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..diagnostics import RoundSummary, solve_rate_matrix
-from ..diagnostics.dynamics import MemberSummary, mean
-from .drawing import COLOURS, line_look, need_matplotlib, new_figure, save_figure
+from ..diagnostics.dynamics import MemberSummary
+from .drawing import COLOURS, MOST_LINES, line_look, looks, mean_points, need_matplotlib, new_figure, save_figure
 from .family_tree import plot_family_tree
 from .probes import plot_probes
 
@@ -136,10 +136,11 @@ def plot_ratings(history: Sequence[RoundSummary]) -> Figure:
         title, label = "Running reward", "mean reward of the last rounds, band of one standard error"
     figure, axes = new_figure(1, len(roles), sharey=True)
     for axis, (role, named) in zip(axes, roles.items()):
-        for k, points in enumerate(_series(history, role, _rating).values()):
+        series = _series(history, role, _rating)
+        for look, points in zip(looks(series) if len(series) <= MOST_LINES else (), series.values()):
             rounds, values = zip(*points)
             low, high = [mu - sigma for mu, sigma in values], [mu + sigma for mu, sigma in values]
-            axis.fill_between(rounds, low, high, color=COLOURS[k % len(COLOURS)], alpha=0.12, linewidth=0)
+            axis.fill_between(rounds, low, high, color=look["color"], alpha=0.12, linewidth=0)
         _member_lines(axis, history, role, lambda member: member.mu, smooth=False)
         _finish(axis, history, title=f"{title} of the {named}", label=label, smooth=False)
     return figure
@@ -170,9 +171,10 @@ def plot_coverage(history: Sequence[RoundSummary]) -> Figure | None:
         return None
     figure, (axis,) = new_figure(1, 1)
     _line(axis, points, color="#000000", label="all", linewidth=2, smooth=False)
-    for k, name in enumerate(history[-1].teachers):
+    teachers = history[-1].teachers
+    for name, look in zip(teachers, looks(teachers)):
         own = _points(history, lambda s, key=f"filled/{name}": s.coverage.get(key))
-        _line(axis, own, label=name, smooth=False, **line_look(k))
+        _line(axis, own, smooth=False, **look)
     _finish(axis, history, title="Coverage of the task space", label="cells visited", smooth=False)
     return figure
 
@@ -183,16 +185,17 @@ def plot_matrix(history: Sequence[RoundSummary]) -> Figure | None:
     if not last.teachers:
         return None
     rates = [[float("nan") if rate is None else rate for rate in row] for row in solve_rate_matrix(last)]
-    figure, (axis,) = new_figure(1, 1)
+    wide, high = len(last.students), len(last.teachers)
+    figure, (axis,) = new_figure(1, 1, size=(max(5.4, 2 + 0.3 * wide), max(3.7, 1.2 + 0.25 * high)))
     picture = axis.imshow(rates, cmap="cividis", vmin=0, vmax=1, aspect="auto")
     axis.set_xticks(range(len(last.students)), last.students, rotation=45, ha="right")
     axis.set_yticks(range(len(last.teachers)), last.teachers)
     for row, values in enumerate(rates):
-        for column, value in enumerate(values):
+        for column, value in enumerate(values if max(wide, high) <= MOST_LINES else ()):
             text = "-" if value != value else f"{100 * value:.0f}%\n{last.window_attempts[row][column]}"
             dark = value == value and value < 0.5
             axis.text(column, row, text, ha="center", va="center", color="white" if dark else "black", fontsize=8)
-    axis.set_title("Matched solve rate and attempts, teacher (row), student (column)", fontsize=10)
+    axis.set_title("Matched solve rate, teacher (row), student (column)", fontsize=10)
     figure.colorbar(picture, ax=axis, label="solve rate")
     return figure
 
@@ -254,14 +257,11 @@ def _member_lines(
     axis: Axes, history: Sequence[RoundSummary], role: str, pick: Callable, *, smooth: bool = True
 ) -> None:
     series = _series(history, role, pick)
-    for k, (name, points) in enumerate(series.items()):
-        _line(axis, points, label=name, smooth=smooth, **line_look(k))
-    if len(series) > 2 and smooth:
-        by_round: dict[int, list[float]] = {}
-        for number, value in (point for points in series.values() for point in points):
-            by_round.setdefault(number, []).append(value)
-        everybody = [(number, mean(values)) for number, values in sorted(by_round.items())]
-        _line(axis, everybody, color="#000000", label="mean", linewidth=2.2, raw=False)
+    for points, look in zip(series.values(), looks(series)):
+        _line(axis, points, smooth=smooth, **look)
+    if len(series) > (2 if smooth else MOST_LINES):
+        everybody = mean_points(series.values())
+        _line(axis, everybody, color="#000000", label="mean", linewidth=2.2, smooth=smooth, raw=False)
 
 
 def _line(

@@ -10,7 +10,7 @@ from ..diagnostics.dynamics import mean
 from ..run_files.files import read_lines
 from ..run_files.layout import PROBES_FILE
 from ..run_files.run import BASE
-from .drawing import line_look, new_figure
+from .drawing import MOST_LINES, looks, mean_points, new_figure
 from .tables import percent
 
 
@@ -123,8 +123,10 @@ def _curves(records: Sequence[Record], pick: Any) -> dict[str, list[tuple[int, f
 
 
 def _draw(axis: Axes, curves: Mapping[str, Sequence[tuple[int, float]]], *, title: str) -> None:
-    for k, (name, points) in enumerate(curves.items()):
-        axis.plot(*zip(*points), label=name, marker="o", markersize=3, linewidth=1.4, **line_look(k))
+    for points, look in zip(curves.values(), looks(curves)):
+        axis.plot(*zip(*points), marker="o", markersize=3, linewidth=1.4, **look)
+    if len(curves) > MOST_LINES:
+        axis.plot(*zip(*mean_points(curves.values())), color="#000000", linewidth=2.2, label="mean")
     axis.set_ylim(-0.03, 1.03)
     axis.set_title(title, fontsize=10)
     axis.set_xlabel("step", fontsize=9)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...diagnostics import RoundSummary
 from ...diagnostics.dynamics import MemberSummary
+from ..drawing import MOST_LINES
 from ..page.figures import Points, line_figure, look, thinned
 from ..page.formats import is_missing
 from ..plots import ROLES, WINDOW, running_mean
@@ -55,7 +56,10 @@ def curves(run: RunData, lines: Mapping[str, Points], *, smoothed: bool = True, 
     """A figure of lines over the rounds, with marks at replacements; smoothed in a long run."""
     if smoothed and is_long(run.history):
         lines = {name: smooth(points) for name, points in lines.items()}
-    return line_figure(lines, marks=run.births, **options)
+    figure = line_figure(lines, marks=run.births, **options)
+    if len(lines) > MOST_LINES:  # a legend would take most of the figure; the pointer tells the name
+        figure.update_layout(showlegend=False, hovermode="closest")
+    return figure
 
 
 def colours(run: RunData) -> dict[str, dict[str, str]]:
