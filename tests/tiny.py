@@ -43,7 +43,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 def tiny_model(seed: int = 0, **overrides) -> LlamaForCausalLM:
     """A random Llama of one layer over the bytes. Where layers could be mixed up, tests ask for two."""
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # `torch.manual_seed` also notes a stack for each kind of device
     return LlamaForCausalLM(LlamaConfig(**(SHAPE | overrides)))
 
 
