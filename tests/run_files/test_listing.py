@@ -21,6 +21,7 @@ ROUND = '{"round": 0, "seconds": {}, "members": []}\n'
         ("run.json", b"[" * 100_000, "run.json is damaged (RecursionError"),
         ("history.jsonl", b'{"round": 0, "seconds": [], "members": 1}\n', "a file holds what no run writes"),
         ("history.jsonl", b'{"round": "' + b"\xff" * 9000 + b'"}\n', "it is not UTF-8: invalid start byte). Restore"),
+        ("population.json", b'{"format": 6, "memb', "population.json is damaged"),
         ("history.jsonl", b"\0" * 100, "history.jsonl is damaged (it holds no JSON lines)"),
         ("history.jsonl", ROUND.replace("{", '{"solve_rate": [], ', 1).encode(), "damaged (solve_rate is [])"),
         ("history.jsonl", b"[]\n", "history.jsonl, line 1, cannot be read"),

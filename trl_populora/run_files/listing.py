@@ -19,7 +19,7 @@ from .layout import (
     checkpoint_step,
 )
 from .process import has_ended
-from .run import read_record
+from .run import read_record, read_table
 
 
 QUIET = 600.0  # seconds without a finished round, and
@@ -86,7 +86,7 @@ def read_state(folder: str) -> RunState:
     """What the files of a run say of it.
 
     Raises:
-        ValueError: If its history, its probes or its record is damaged.
+        ValueError: If its history, its probes, its record or its table of members is damaged.
     """
     paths = {name: os.path.join(folder, name) for name in (HISTORY_FILE, PROBES_FILE, POPULATION_FILE, RUN_FILE)}
     there = {name: path for name, path in paths.items() if os.path.isfile(path)}
@@ -102,6 +102,8 @@ def read_state(folder: str) -> RunState:
     changed = os.path.getmtime(next(iter(there.values())))
     limit = max(QUIET, QUIET_ROUNDS * sum(last.get("seconds", {}).values()))
     stopped = has_ended(record.get("process", {})) or time.time() - changed >= limit
+    if POPULATION_FILE in there:
+        read_table(folder)
     state = FINISHED if POPULATION_FILE in there else STOPPED if stopped else RUNNING
     steps, each = settings.get("max_steps", -1), settings.get("num_iterations") or 1
     whole = whole_checkpoints(folder)
