@@ -42,6 +42,8 @@ def named(path: str, *, label: str, form: str = "'module:Name'") -> Any:
         ) from error
     for part in name.split("."):
         if not hasattr(found, part):
-            raise ValueError(f"{label}: the module {module_name!r} has no {name!r}. Give {form}.")
+            script = " A script is '__main__' only while it runs: move what others need into a module."
+            hint = script if module_name == "__main__" else ""
+            raise ValueError(f"{label}: the module {module_name!r} has no {name!r}. Give {form}.{hint}")
         found = getattr(found, part)
     return found

@@ -152,7 +152,8 @@ def suggest(word: object, known: Iterable[str], otherwise: str | None = None) ->
         otherwise (`str`, *optional*): What to say if none of them resembles it; if unset, all of them.
     """
     known = list(known)
-    near = get_close_matches(str(word), known, n=1)
+    begun = [one for one in known if len(str(word)) > 2 and one.startswith(str(word))]
+    near = begun or get_close_matches(str(word), known, n=1)
     if near:
         return f"Did you mean {near[0]!r}?"
     return f"Choose from {known}." if otherwise is None else otherwise
@@ -174,6 +175,7 @@ def describe(hint: Any) -> str:
     """What a value of this type is called in a message, such as "a whole number, or unset"."""
     kinds = _kinds(hint)
     words = [WORDS[kind] for kind in kinds if kind in WORDS and not (kind is str and dict in kinds)]
+    words = [f"{word} of texts" if kinds.get(list) == list[str] and word == WORDS[list] else word for word in words]
     return " or ".join(words) + (", or unset" if NoneType in kinds else "")
 
 

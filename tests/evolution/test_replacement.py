@@ -407,6 +407,10 @@ def _prunes_its_parent(parents, rng):
             lambda parents, rng: {path: one._replace(A=one.A * float("nan")) for path, one in parents[0].items()},
             "not finite",
         ),
+        (
+            lambda parents, rng: {p: one._replace(B=one.B / one.B.norm()) for p, one in parents[0].items()},
+            r"a child of adapters that have not learned \(B = 0\) are not finite",
+        ),
         (_halves_its_parent, "changes its parents in place"),
         (_prunes_its_parent, "changes its parents in place"),
     ],
@@ -415,6 +419,12 @@ def test_an_operator_of_ones_own_is_tried_at_construction(monkeypatch, function,
     monkeypatch.setitem(OPERATORS, "own", Operator(function, 1))
     with pytest.raises(ValueError, match=message):
         EvolutionSettings(operators=("own",))
+
+
+@pytest.mark.parametrize("number", [0, 1.0, True])
+def test_the_number_of_parents_is_a_whole_number(number):
+    with pytest.raises(ValueError, match=f"num_parents={number} must be a whole number of at least 1"):
+        Operator(_halves_its_parent, number)
 
 
 def test_fewer_parents_than_an_operator_needs_are_refused():

@@ -160,6 +160,23 @@ def test_interrupted_conversion_leaves_nothing_behind(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("packaged")
+def test_a_cache_that_cannot_be_used_is_named(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    with monkeypatch.context() as patch:
+        patch.setenv("POPULORA_CACHE", str(tmp_path / "file"))
+        with pytest.raises(ValueError, match="POPULORA_CACHE='.*file' cannot be written"):
+            resolve_base(SMOLLM2)
+
+    def convert(folder, gguf_file, output):
+        raise Exception("No space left on device (os error 28)")  # as tokenizers does
+
+    monkeypatch.setattr(base_models, "convert_gguf", convert)
+    with pytest.raises(ValueError, match="POPULORA_CACHE='.*cache'.*No space left .* more space"):
+        resolve_base(SMOLLM2)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.usefixtures("packaged")
 def test_losing_the_race_uses_the_winners_folder(monkeypatch, tmp_path):
     winner = tmp_path / "cache" / base_models.SMOLLM2_CACHE_NAME
 

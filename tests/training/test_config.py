@@ -4,6 +4,7 @@ from dataclasses import fields
 import pytest
 from trl import GRPOConfig, TrlParser
 
+from tests.adding import Adding
 from tests.tiny import lora, tiny_model, tiny_tokenizer
 from trl_populora.recipe import RunArguments
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
@@ -89,6 +90,12 @@ def test_the_dial_sets_the_batch(config):
         ({"eval_steps": 0}, "eval_steps=0.0 must be a whole number"),
         ({"seed": -1}, "seed=-1 must be from 0 to 4294967295"),
         ({"seed_tasks": 10**7}, "seed_tasks=10000000 is more than buffer_capacity=16384"),
+        ({"num_teachers": 0, "buffer_capacity": 9}, "buffer_capacity=9 without self-play"),
+        ({"seed_families": [1]}, "seed_families=.1. must be a list of texts, or unset"),
+        ({"output_dir": ["runs"]}, "output_dir=.'runs'. must be a text"),
+        ({"task_types": [Adding()]}, "settings have names of task types. Pass objects to the trainer"),
+        ({"task_types": Adding}, "settings have names of task types. Pass objects to the trainer"),
+        ({"optim": "adam"}, "optim='adam' is unknown. Did you mean 'adamw_torch'"),
         ({"log_level": "abc"}, "log_level='abc' is unknown. Choose from .*'info'"),
         ({"per_device_train_batch_size": "5"}, "per_device_train_batch_size='5' must be a whole number"),
         ({"per_device_train_batch_size": 1.5}, "per_device_train_batch_size=1.5 must be a whole number"),
@@ -214,6 +221,21 @@ def test_the_learning_rate_is_constant_unless_told_otherwise(config, make_traine
         ),
         ({"evolution_interval": 1, "evolution_kwargs": {"min_age": 2}}, "min_age=2 in 2 rounds replaces nobody"),
         ({"evolution_interval": 2}, "evolution_interval=2 in 2 rounds replaces nobody"),
+        ({"probe_kwargs": {"exams": ["held_out[:2]"]}}, "probe_kwargs: only trainer.evaluate() asks these exams. Set"),
+        (
+            {"evolution_interval": 0, "evolution_kwargs": {"fraction": 0.5}},
+            "evolution_kwargs: evolution_interval is 0",
+        ),
+        ({"recombination_roles": "students"}, "recombination_roles: recombination_interval is 0"),
+        ({"solvable_attempts": 3}, "solvable_attempts: teacher_reward is 'adversarial'"),
+        ({"vllm_max_loras": 3}, "vllm_max_loras: use_vllm is false"),
+        (
+            {
+                "evolution_interval": 1,
+                "evolution_kwargs": {"operators": ["clone"], "operator_parameters": {"dare": {"p": 0.5}}},
+            },
+            "operator_parameters of dare, not among operators=['clone']",
+        ),
         ({"warmup_steps": 2, "lr_scheduler_type": "constant_with_warmup", "evolution_interval": 1}, None),
         ({"lr_scheduler_type": "polynomial", "evolution_interval": 1}, None),
         (

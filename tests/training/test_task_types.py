@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -77,9 +78,21 @@ def test_an_object_may_stand_for_a_type_of_the_settings(config):
     for _ in range(2):  # as in a notebook, where a cell is run again
         types = types_in_play(args, [small, Adding(largest=7)])
         assert types["code_o"].program_bytes == 512 and types["adding"].largest == 7
+    assert types_in_play(args, [Adding(largest=9)])["adding"].largest == 9  # the cell was changed
+    assert list(types_in_play(args, ["code_i"])) == args.task_types == ["code_i"]
     args = config(task_kwargs={"code_o": {"program_bytes": 300}})
     with pytest.raises(ValueError, match="settings of 'code_o' are not used: it was passed as an object"):
         types_in_play(args, [small])
+
+
+def test_a_type_of_the_script_is_told_also_by_name(config, monkeypatch, caplog):
+    kind = dataclass(frozen=True)(type("Own", (Adding,), {"__module__": "__main__", "id": "own"}))
+    monkeypatch.setattr(sys.modules["__main__"], "Own", kind, raising=False)
+    types_in_play(config(task_types=["__main__:Own"]), None)
+    assert "The task types Own are defined in the script itself" in caplog.text
+    monkeypatch.delattr(sys.modules["__main__"], "Own")
+    with pytest.raises(ValueError, match="has no 'Own'.* A script is '__main__' only while it runs"):
+        make(["__main__:Own"])
 
 
 class Unmeasured(Adding):

@@ -30,6 +30,10 @@ class Operator:
     function: Callable[..., Factors]
     num_parents: int
 
+    def __post_init__(self) -> None:
+        if type(self.num_parents) is not int or self.num_parents < 1:
+            raise ValueError(f"num_parents={self.num_parents!r} must be a whole number of at least 1.")
+
     @property
     def parameters(self) -> dict[str, Any]:
         """Names and defaults of its parameters."""

@@ -146,7 +146,7 @@ class EvolutionSettings:
         return rounds > 0 and rounds % self.interval == 0
 
     def _try(self, name: str) -> None:
-        """Breeds twice from small factors, of which some are far smaller than others."""
+        """Breeds twice from small factors, of which some are far smaller than others; once from new ones (B = 0)."""
         rng, scales = torch.Generator().manual_seed(0), torch.logspace(0, -6, 16)
         parents = [
             {
@@ -160,8 +160,14 @@ class EvolutionSettings:
             child, again = (breed(name, parents, seed=0, parameters=self.parameters(name)) for _ in range(2))
             if not all(_equal(one, other) for one, other in zip(before, parents, strict=True)):
                 raise ValueError("it changes its parents in place; work on copies.")
-            if paths := not_finite(child):
-                raise ValueError(f"the child's factors are not finite at {paths[0]}.")
+            new = [{path: one._replace(B=torch.zeros_like(one.B)) for path, one in own.items()} for own in before]
+            born = breed(name, new, seed=0, parameters=self.parameters(name))
+            for paths, of in (
+                (not_finite(child), ""),
+                (not_finite(born), " of adapters that have not learned (B = 0)"),
+            ):
+                if paths:
+                    raise ValueError(f"the factors of a child{of} are not finite at {paths[0]}.")
             if not _equal(child, again):
                 raise ValueError("the same seed gives another child; draw all random numbers from the generator.")
         except Exception as error:  # of a user's operator

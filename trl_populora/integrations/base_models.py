@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..extras import require
+from ..run_files.files import check_writable
 from ..run_files.layout import ADAPTER_CONFIG_FILE, POPULATION_FILE
 from ..run_files.run import TINY
 from ..shipped import RECIPES
@@ -184,10 +185,10 @@ def _smollm2_from_package(cache: Path, tell: Callable[[str], None]) -> str:
     if (target / "config.json").is_file():
         return str(target)
     gguf_folder = _smollm2_gguf_folder()
-    cache.mkdir(parents=True, exist_ok=True)
+    check_writable(str(cache), option="POPULORA_CACHE")
     started = time.monotonic()
-    tell(f"Converting {SMOLLM2_GGUF} to {target}, once. This takes about half a minute.")
     scratch = Path(tempfile.mkdtemp(prefix=f".{SMOLLM2_CACHE_NAME}-", dir=cache))
+    tell(f"Converting {SMOLLM2_GGUF} to {target}, once. This takes about half a minute.")
     try:
         convert_gguf(gguf_folder, SMOLLM2_GGUF, scratch)
         scratch.chmod(0o755)
@@ -196,6 +197,11 @@ def _smollm2_from_package(cache: Path, tell: Callable[[str], None]) -> str:
         except OSError:  # another process was quicker
             if not (target / "config.json").is_file():
                 raise
+    except Exception as error:  # of a full disk, each library has its own
+        raise ValueError(
+            f"POPULORA_CACHE={str(cache)!r}: {SMOLLM2} could not be converted there ({error}). It needs about 0.6 GB. "
+            "Name a folder with more space."
+        ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     logger.info("Converted in %.0f s", time.monotonic() - started)

@@ -115,7 +115,7 @@ def make_task_types(
         types[made.id] = made
     foreign = set(kwargs) - set(BUILT_IN)
     if unknown := sorted(foreign - set(known_task_types())) if foreign else []:
-        raise ValueError(f"settings of unknown task types {unknown}; in play are {list(types)}.")
+        raise ValueError(f"task_kwargs has settings of unknown task types {unknown}; in play are {list(types)}.")
     return types
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..self_play.pairing import PAIRINGS, check_prompts
 from ..self_play.rewards import reward_of_a_task
 from ..settings import suggest
+from ..tasks import TaskType
 
 
 if TYPE_CHECKING:
@@ -73,10 +75,20 @@ def target_modules(modules: list[str] | str) -> list[str] | str:
 
 
 def check_names_given(args: PopulationSelfPlayConfig) -> None:
-    """Refuses empty texts, as of a shell variable that is not set, where a name is expected."""
+    """Refuses what is no name where one is expected: an empty text, as of a shell variable that is not set, another
+    type of `output_dir`, and task types that are not named."""
     for name in ("output_dir", "resume_from_checkpoint"):
         if getattr(args, name) == "":
             raise ValueError(f"{name}='' is empty: name a folder, or leave it out.")
+    if not isinstance(args.output_dir, str | os.PathLike | None):
+        raise ValueError(f"output_dir={args.output_dir!r} must be a text: the name of a folder.")
+    given = args.task_types if isinstance(args.task_types, (list, tuple)) else [args.task_types]
+    for one in given:
+        if isinstance(one, TaskType) or (isinstance(one, type) and issubclass(one, TaskType)):
+            raise ValueError(
+                f"task_types={args.task_types!r}: settings have names of task types. Pass objects to the trainer: "
+                "PopulationSelfPlayTrainer(..., task_types=[...])."
+            )
 
 
 def check_choices(args: PopulationSelfPlayConfig) -> None:
@@ -194,7 +206,7 @@ def _check_ranges(args: PopulationSelfPlayConfig) -> None:
         value = getattr(args, name)
         if value is not None and not 0 <= value < 2**32:
             raise ValueError(f"{name}={value} must be from 0 to {2**32 - 1}.")
-    if args.seed_tasks > args.buffer_capacity:
+    if args.num_teachers and args.seed_tasks > args.buffer_capacity:
         raise ValueError(
             f"seed_tasks={args.seed_tasks} is more than buffer_capacity={args.buffer_capacity}, which is what the "
             f"buffer keeps of a type. Lower seed_tasks, or raise buffer_capacity."

@@ -293,10 +293,10 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     def __post_init__(self) -> None:
         inherited = {f.name for f in fields(GRPOConfig)}
         own = {f.name for f in fields(self)} - inherited | {"reward_weights"}
+        check_names_given(self)
         conform(self, own=own, free=("accelerator_config", "deepspeed", "fsdp_config"))
         complete(self)
         self.lora_target_modules = target_modules(self.lora_target_modules)
-        check_names_given(self)
         check_choices(self)
         strategies = dict.fromkeys(("eval_strategy", "logging_strategy"), IntervalStrategy)
         enums = {

@@ -25,22 +25,26 @@ DRAWS = 20  # of a seed task for each one that is reserved
 
 def types_in_play(args: PopulationSelfPlayConfig, given: Sequence[str | TaskType] | None) -> dict[str, TaskType]:
     """Task types by id. Types that were passed also replace `args.task_types`, which the run's files record."""
+    kwargs, before = as_mapping(args.task_kwargs), vars(args).get("_before_recorded")
+    if given is not None and before and before["recorded"] == (args.task_types, args.task_kwargs):
+        kwargs = before["kwargs"]  # as the user gave them, not as an earlier trainer of these `args` recorded them
     types = make_task_types(
         args.task_types if given is None else given,
         style=args.prompt_style,
         num_references=args.num_references,
-        kwargs=as_mapping(args.task_kwargs),
+        kwargs=kwargs,
     )
     for one in types.values():
         if type(one).__module__.partition(".")[0] != "trl_populora":
             check_form(one)
     if given is not None:
         args.task_types, args.task_kwargs = recorded(list(types.values()))
-        if here := [type(one).__name__ for one in types.values() if type(one).__module__ == "__main__"]:
-            logger.warning(
-                f"The task types {', '.join(here)} are defined in the script itself, so `populora play` and "
-                "`evaluate` cannot make them again. Move them into a module of their own, and import them."
-            )
+        vars(args)["_before_recorded"] = {"recorded": (args.task_types, args.task_kwargs), "kwargs": kwargs}
+    if here := [type(one).__name__ for one in types.values() if type(one).__module__ == "__main__"]:
+        logger.warning(
+            f"The task types {', '.join(here)} are defined in the script itself, so `populora play` and "
+            "`evaluate` cannot make them again. Move them into a module of their own, and import them."
+        )
     return types
 
 

@@ -9,8 +9,8 @@ from dataclasses import MISSING, fields
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from ..self_play.rewards import RewardSettings
 from ..settings import to_mapping
+from .nested import NESTED
 
 
 if TYPE_CHECKING:
@@ -111,7 +111,25 @@ def without_effect(args: PopulationSelfPlayConfig, model: Any = None, peft_confi
             f"reserved_exams={args.reserved_exams}: rows of a dataset are not compared with exams. Leave their "
             "questions out of the dataset"
         )
-    evolution = args.evolution
+    evolution, defaults = args.evolution, _defaults(args)
+    needed = {
+        "probe_kwargs": (args.is_probed, "only trainer.evaluate() asks these exams. Set eval_strategy to 'steps'"),
+        "evolution_kwargs": (args.evolution_interval or args.recombination_interval, "evolution_interval is 0"),
+        "recombination_roles": (args.recombination_interval, "recombination_interval is 0"),
+        "hall_of_fame_size": (args.hall_of_fame_probability, "hall_of_fame_probability is 0"),
+        "solvable_attempts": (args.teacher_reward == "solvable", f"teacher_reward is {args.teacher_reward!r}"),
+        **dict.fromkeys(
+            ("vllm_max_loras", "vllm_adapter_dir", "vllm_engine_kwargs"), (args.use_vllm, "use_vllm is false")
+        ),
+    }
+    told += [
+        f"{name}: {why}" for name, (used, why) in needed.items() if not used and getattr(args, name) != defaults[name]
+    ]
+    if evolution is not None and (idle := evolution.operator_parameters.keys() - set(evolution.operators)):
+        told.append(
+            f"evolution_kwargs: operator_parameters of {', '.join(sorted(idle))}, not among operators="
+            f"{list(evolution.operators)}"
+        )
     if evolution is not None and 0 < args.rounds <= evolution.min_age:
         told.append(
             f"evolution_kwargs: min_age={evolution.min_age} in {args.rounds} rounds replaces nobody: lower it, or set "
@@ -235,12 +253,15 @@ def _data(args: PopulationSelfPlayConfig) -> Rules:
     )
 
 
+def _defaults(args: PopulationSelfPlayConfig) -> dict[str, Any]:
+    """Setting -> its default, as construction leaves it."""
+    own = {one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(args)}
+    return own | {name: to_mapping(nested.record(), without=nested.without) for name, nested in NESTED.items()}
+
+
 def _mode(args: PopulationSelfPlayConfig) -> Rules:
     """Settings of the other mode, self-play or dataset, that differ from their defaults."""
-    defaults = {
-        one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(args)
-    }
-    defaults |= {"reward_kwargs": to_mapping(RewardSettings(), without=("teacher",))}
+    defaults = _defaults(args)
     where = "in self-play" if args.num_teachers else "without self-play (num_teachers=0)"
     for name in DATASET if args.num_teachers else SELF_PLAY:
         yield getattr(args, name) != defaults[name], f"{name}={getattr(args, name)!r} {where}"
