@@ -98,6 +98,7 @@ class Population(Mapping[str, Member]):
         head = self.base_model.get_output_embeddings()
         if any(layer is head for layer in self.routing.layers.values()):
             raise ValueError("target_modules covers the LM head, which GRPO bypasses. Remove 'lm_head' from it.")
+        self._trained = [parameter for name in names for parameter in self.parameters(name)]
         self.set_trainable()
 
     # Members ---------------------------------------------------------------------------------------------------
@@ -214,13 +215,12 @@ class Population(Mapping[str, Member]):
         """Makes all members trainable, freezes everything else, and turns PEFT's own adapter path off."""
         self.model.base_model.disable_adapter_layers()  # pyright: ignore[reportCallIssue]  # a LoraModel
         self.model.requires_grad_(False)
-        for name in self:
-            for parameter in self.parameters(name):
-                parameter.requires_grad_(True)
+        for parameter in self._trained:
+            parameter.requires_grad_(True)
 
     def stay_trainable(self) -> None:
         """Calls [`set_trainable`] if something has undone it, such as PEFT's `set_adapter` or `disable_adapter`."""
-        trains = all(parameter.requires_grad for name in self for parameter in self.parameters(name))
+        trains = all(parameter.requires_grad for parameter in self._trained)
         if not trains or not all(layer.disable_adapters for layer in self.routing.layers.values()):
             self.set_trainable()
 
