@@ -454,6 +454,23 @@ def test_an_operator_may_go_by_the_layer(monkeypatch):
     assert EvolutionSettings(operators=("later",)).parameters("later") == {"keep": 0.5}
 
 
+def _by_layer(part: str) -> Operator:
+    def early(parents, rng):
+        layers = {path: int(path.split(f".{part}.")[1].partition(".")[0]) for path in parents[0]}
+        return {path: one._replace(B=one.B / (1 + layers[path])) for path, one in parents[0].items()}
+
+    return Operator(early, 1)
+
+
+def test_an_operator_need_know_the_paths_of_one_kind_of_model(monkeypatch):
+    for part in ("layers", "h"):
+        monkeypatch.setitem(OPERATORS, "early", _by_layer(part))
+        assert EvolutionSettings(operators=("early",)).operators == ("early",)
+    monkeypatch.setitem(OPERATORS, "early", _by_layer("blocks"))
+    with pytest.raises(ValueError, match="IndexError.*for base_model.model.model.layers.0.self_attn.q_proj and"):
+        EvolutionSettings(operators=("early",))
+
+
 OWN = """
 from trl_populora.evolution import Operator
 

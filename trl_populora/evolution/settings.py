@@ -15,8 +15,12 @@ from .operators import CROSSOVERS, MUTATIONS, Operator, breed, get_operator
 from .selection import SELECTIONS
 
 
-PATHS = ("base_model.model.model.layers.0.self_attn.q_proj", "base_model.model.model.layers.1.mlp.down_proj")
-"""Adapted matrices of the small adapter on which operators are tried."""
+PATHS = (
+    ("base_model.model.model.layers.0.self_attn.q_proj", "base_model.model.model.layers.1.mlp.down_proj"),
+    ("base_model.model.transformer.h.0.attn.c_attn", "base_model.model.transformer.h.1.mlp.c_proj"),
+)
+"""Adapted matrices of the small adapters on which operators are tried: as in a Llama, and as in a GPT-2. An operator
+that reads layers out of paths need know only one of these forms."""
 _TRIED: dict[tuple[int, str], Operator] = {}
 """Operators that worked in this process, by what they are and by their parameters."""
 
@@ -146,36 +150,41 @@ class EvolutionSettings:
         return rounds > 0 and rounds % self.interval == 0
 
     def _try(self, name: str) -> None:
+        """Raises `ValueError` if an operator works for none of the `PATHS`."""
+        failures = []
+        for paths in PATHS:
+            try:
+                return self._breed(name, paths)
+            except Exception as error:  # of a user's operator
+                failures.append(error)
+        error = failures[0]
+        told = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise ValueError(
+            f"Operator {name!r} fails with {self.parameters(name)}: {told} (It was tried on a small adapter of "
+            f"rank 16, for {' and '.join(PATHS[0])}.)"
+        ) from error
+
+    def _breed(self, name: str, paths: Iterable[str]) -> None:
         """Breeds twice from small factors, of which some are far smaller than others; once from new ones (B = 0)."""
         rng, scales = torch.Generator().manual_seed(0), torch.logspace(0, -6, 16)
         parents = [
             {
                 path: Factor(torch.randn(16, 128, generator=rng), torch.randn(64, 16, generator=rng) * scales, 2.0)
-                for path in PATHS
+                for path in paths
             }
             for _ in range(get_operator(name).num_parents)
         ]
         before = copy.deepcopy(parents)
-        try:
-            child, again = (breed(name, parents, seed=0, parameters=self.parameters(name)) for _ in range(2))
-            if not all(_equal(one, other) for one, other in zip(before, parents, strict=True)):
-                raise ValueError("it changes its parents in place; work on copies.")
-            new = [{path: one._replace(B=torch.zeros_like(one.B)) for path, one in own.items()} for own in before]
-            born = breed(name, new, seed=0, parameters=self.parameters(name))
-            for paths, of in (
-                (not_finite(child), ""),
-                (not_finite(born), " of adapters that have not learned (B = 0)"),
-            ):
-                if paths:
-                    raise ValueError(f"the factors of a child{of} are not finite at {paths[0]}.")
-            if not _equal(child, again):
-                raise ValueError("the same seed gives another child; draw all random numbers from the generator.")
-        except Exception as error:  # of a user's operator
-            told = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-            raise ValueError(
-                f"Operator {name!r} fails with {self.parameters(name)}: {told} (It was tried on a small adapter of "
-                f"rank 16, for {' and '.join(PATHS)}.)"
-            ) from error
+        child, again = (breed(name, parents, seed=0, parameters=self.parameters(name)) for _ in range(2))
+        if not all(_equal(one, other) for one, other in zip(before, parents, strict=True)):
+            raise ValueError("it changes its parents in place; work on copies.")
+        new = [{path: one._replace(B=torch.zeros_like(one.B)) for path, one in own.items()} for own in before]
+        born = breed(name, new, seed=0, parameters=self.parameters(name))
+        for broken, of in ((not_finite(child), ""), (not_finite(born), " of adapters that have not learned (B = 0)")):
+            if broken:
+                raise ValueError(f"the factors of a child{of} are not finite at {broken[0]}.")
+        if not _equal(child, again):
+            raise ValueError("the same seed gives another child; draw all random numbers from the generator.")
 
 
 def _equal(one: Factors, other: Factors) -> bool:
