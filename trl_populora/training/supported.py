@@ -117,7 +117,7 @@ def without_effect(args: PopulationSelfPlayConfig, model: Any = None, peft_confi
         "evolution_kwargs": (args.evolution_interval or args.recombination_interval, "evolution_interval is 0"),
         "recombination_roles": (args.recombination_interval, "recombination_interval is 0"),
         "hall_of_fame_size": (args.hall_of_fame_probability, "hall_of_fame_probability is 0"),
-        "solvable_attempts": (args.teacher_reward == "solvable", f"teacher_reward is {args.teacher_reward!r}"),
+        "solvable_attempts": (args.rewards.asks_others, f"teacher_reward is {args.teacher_reward!r}"),
         **dict.fromkeys(
             ("vllm_max_loras", "vllm_adapter_dir", "vllm_engine_kwargs"), (args.use_vllm, "use_vllm is false")
         ),
