@@ -161,7 +161,9 @@ def suggest(word: object, known: Iterable[str], otherwise: str | None = None) ->
 
 def holds(value: Any, hint: Any) -> bool:
     """Whether data from JSON are of a type, down to their elements. Whole numbers are numbers, lists tuples."""
-    origin, inner = get_origin(hint), get_args(hint)
+    plain, origin, inner = _parts(hint)
+    if type(value) in plain:
+        return True
     if origin in (Union, UnionType):
         return any(holds(value, one) for one in inner)
     if origin in (list, tuple):
@@ -169,6 +171,15 @@ def holds(value: Any, hint: Any) -> bool:
     if origin is dict:
         return isinstance(value, dict) and all(holds(one, inner[1]) for one in value.values())
     return hint is Any or type(value) is hint or (hint is float and type(value) is int)
+
+
+@cache
+def _parts(hint: Any) -> tuple[frozenset[type], Any, tuple]:
+    """Plain types of which every value is of this type, its origin, and its arguments."""
+    origin, inner = get_origin(hint), get_args(hint)
+    kinds = inner if origin in (Union, UnionType) else (hint,)
+    plain = {one for one in kinds if one in (str, int, float, bool, NoneType)} | ({int} if float in kinds else set())
+    return frozenset(plain), origin, inner
 
 
 def describe(hint: Any) -> str:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from trl_populora.evolution.lineage import EvolutionEvent, Lineage
 from trl_populora.reporting.family_tree import family_tree
+from trl_populora.run_files.lineage import EvolutionEvent, Lineage
 
 
 def event(step: int, child: str, *parents: str, operator: str = "dare") -> EvolutionEvent:

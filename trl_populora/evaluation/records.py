@@ -142,7 +142,7 @@ def _accuracy(rates: np.ndarray) -> dict[str, float]:
 def _score(run: ExamRun, player: str) -> dict[str, Any]:
     result, count = run.result, run.decoding.samples
     limit = run.decoding.max_completion_length or math.inf
-    own = [one for one in result.samples if one.player == player]
+    own = result.of_player[player]
     verdicts = Counter(one.grade.verdict for one in own)
     judged, scores = len(own) - verdicts["spared"], result.scores(player)
     several = [k for k in (2**i for i in range(count.bit_length())) if k < count] + [count]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,9 +51,17 @@ class ExamResult:
         """The players, in the order of the samples."""
         return list(dict.fromkeys(one.player for one in self.samples))
 
+    @cached_property
+    def of_player(self) -> dict[str, list[Sample]]:
+        """Player -> its samples, in their order."""
+        found: dict[str, list[Sample]] = {}
+        for one in self.samples:
+            found.setdefault(one.player, []).append(one)
+        return found
+
     def scores(self, player: str) -> np.ndarray:
         """1 for a solved answer, 0 for another, NaN for a spared one; shape `(questions, samples)`."""
-        own = [one for one in self.samples if one.player == player]
+        own = self.of_player.get(player, [])
         table = np.full((len(self.exam.questions), max((one.number for one in own), default=0) + 1), math.nan)
         for one in own:
             table[one.question, one.number] = one.grade.score

@@ -6,6 +6,7 @@ a replacement step is `offspring = ask(population, ratings, rng)` and `events = 
 
 from trl_populora.population.adapters import read_adapter, write_adapter
 
+from ..run_files.lineage import EvolutionEvent, Lineage
 from .factors import (
     Spectrum,
     cosine,
@@ -16,7 +17,6 @@ from .factors import (
 )
 from .hall_of_fame import Champion, HallOfFame
 from .islands import divide, migrate
-from .lineage import EvolutionEvent, Lineage
 from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed, get_operator
 from .recombination import recombine
 from .replacement import NotFiniteError, Offspring, ask, evolve, remake, tell

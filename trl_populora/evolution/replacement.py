@@ -14,9 +14,9 @@ import torch
 from trl_populora.population import Factors, Population
 from trl_populora.population.factors import Factor, not_finite
 
+from ..run_files.lineage import Birth, EvolutionEvent
 from .inheritance import draw_seed
 from .islands import divide, migrate
-from .lineage import Birth, EvolutionEvent
 from .operators import breed, get_operator
 from .selection import Candidate, Replacement, select
 from .settings import EvolutionSettings

@@ -7,7 +7,7 @@ from trl_populora.population.adapters import read_adapter
 from trl_populora.population.factors import Factors
 from trl_populora.run_files.run import read_table
 
-from .lineage import EvolutionEvent
+from ..run_files.lineage import EvolutionEvent
 from .replacement import remake
 
 

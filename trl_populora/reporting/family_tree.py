@@ -50,7 +50,7 @@ def family_tree(folder: str | os.PathLike, history: Sequence[RoundSummary] = ())
     Raises:
         ValueError: If the lineage file is damaged.
     """
-    from ..evolution.lineage import EvolutionEvent, Lineage
+    from ..run_files.lineage import EvolutionEvent, Lineage
 
     lineage = Lineage(os.path.join(folder, LINEAGE_FILE))
     if not lineage:

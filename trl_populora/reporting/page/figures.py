@@ -77,10 +77,9 @@ def line_figure(
         figure.add_scatter(
             x=list(xs), y=ys, name=name, mode=mode, line=line, marker={"size": 5}, hovertemplate=form, legendgroup=name
         )
-    for mark in thinned(marks, 100):
-        figure.add_shape(
-            type="line", x0=mark, x1=mark, yref="paper", y0=0, y1=1, line={"color": "var(--mark)", "width": 1}
-        )
+    style = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "line": {"color": "var(--mark)", "width": 1}}
+    # together: add_shape would copy those before it
+    figure.update_layout(shapes=[{**style, "x0": mark, "x1": mark} for mark in thinned(marks, 100)])
     if share:
         known = [value for points in lines.values() for _, value in points if value is not None and value == value]
         top = min(max(1.15 * max(known, default=1.0), 0.1), 1.03)

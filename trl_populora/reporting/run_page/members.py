@@ -12,7 +12,7 @@ from ...diagnostics.dynamics import MemberSummary, mean, solve_rate_matrix
 from ..page import Cell, Column, Plot, Section, Table, Widget
 from ..page.figures import thinned
 from ..page.formats import is_missing, written
-from ..tables import compute_totals, strongest
+from ..tables import Spent, compute_totals, strongest
 from .series import colours, is_long, smooth
 from .weights import adapter_cosines
 
@@ -41,7 +41,8 @@ def members(run: RunData) -> tuple[Section, dict[str, Any]]:
     )
     for role, measures in distances.items():
         parts.append(_distance_plot(role, measures, notes))
-    cards = {name: _card(run, name, distances) for name in colours(run)}
+    totals = compute_totals(run.history)
+    cards = {name: _card(run, name, distances, totals[name]) for name in colours(run)}
     for name in cards.keys() - set(_drawn(run)):
         del cards[name]["figure"]
     return Section("members", "Members", parts), cards
@@ -162,10 +163,9 @@ def _rating(member: MemberSummary) -> str:
 # Cards ---------------------------------------------------------------------------------------------------------------
 
 
-def _card(run: RunData, name: str, distances: Mapping[str, Measures]) -> dict[str, Any]:
+def _card(run: RunData, name: str, distances: Mapping[str, Measures], spent: Spent) -> dict[str, Any]:
     """Content of a member's card."""
     number, member = of_member(run.history, name)[-1]
-    spent = compute_totals(run.history)[name]
     slot = ", with earlier members of the slot" if member.version else ""
     facts = [
         ["role", member.role],
@@ -266,9 +266,16 @@ def _curves(run: RunData, name: str) -> go.Figure:
         mode = "lines+markers" if len(xs) <= 12 else "lines"
         place = {"row": k // columns + 1, "col": k % columns + 1}
         figure.add_scatter(x=xs, y=ys, name=title, mode=mode, line={"color": look["color"], "width": 1.6}, **place)
-    for event in run.events:
-        if event["slot"] == name and event["round"] is not None:
-            figure.add_vline(x=event["round"], line={"color": "var(--mark)", "width": 1})
+    births = [event["round"] for event in run.events if event["slot"] == name and event["round"] is not None]
+    style = {"type": "line", "y0": 0, "y1": 1, "line": {"color": "var(--mark)", "width": 1}}
+    traces: Any = figure.data
+    figure.update_layout(  # together: add_vline would copy those before it
+        shapes=[
+            {**style, "x0": number, "x1": number, "xref": trace.xaxis, "yref": f"{trace.yaxis} domain"}
+            for number in births
+            for trace in traces
+        ]
+    )
     figure.update_annotations(font={"size": 11, "color": "var(--muted)"})
     return figure.update_layout(showlegend=False, height=300, margin={"t": 24})
 

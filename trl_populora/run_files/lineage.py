@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from trl_populora.run_files.files import append_lines, read_lines, write_lines
+from .files import append_lines, read_lines, write_lines
 
 
 RATINGS = ("rating_before", "rating_after")
