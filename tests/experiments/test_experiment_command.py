@@ -46,8 +46,8 @@ def test_the_table_is_shown_where_the_results_cannot_be_written(populora, plan, 
         raise OSError(28, "No space left on device", path)
 
     with monkeypatch.context() as patch:
+        patch.setattr("trl_populora.experiments.registration.write_json", lambda *_: None)  # first: this imports it
         patch.setattr("trl_populora.run_files.files.write_json", full)
-        patch.setattr("trl_populora.experiments.registration.write_json", lambda *_: None)
         assert populora() == 1
     told = capsys.readouterr()
     assert "two/1: done" in told.out and "minus control" in told.out
