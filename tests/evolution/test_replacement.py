@@ -466,6 +466,9 @@ def test_an_operator_need_know_the_paths_of_one_kind_of_model(monkeypatch):
     for part in ("layers", "h"):
         monkeypatch.setitem(OPERATORS, "early", _by_layer(part))
         assert EvolutionSettings(operators=("early",)).operators == ("early",)
+    with pytest.raises(ValueError, match=r"'early' fails.*IndexError.*for a.layers.0.q and a.layers.1.q and 1 more"):
+        EvolutionSettings(operators=("early",)).try_on([f"a.layers.{k}.q" for k in range(3)])
+    EvolutionSettings(operators=("early", "dare")).try_on(["a.h.0.q", "a.h.1.q"])
     monkeypatch.setitem(OPERATORS, "early", _by_layer("blocks"))
     with pytest.raises(ValueError, match="IndexError.*for base_model.model.model.layers.0.self_attn.q_proj and"):
         EvolutionSettings(operators=("early",))

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from trl_populora.evolution import OPERATORS, Operator
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("min_age", "steps"), [(2, [4]), (3, [])])
@@ -49,3 +51,13 @@ def test_a_child_learns_at_its_own_rate_and_the_others_at_theirs(make_trainer):
     for step, rates in enumerate(seen):
         expected = before | children if step >= 2 else before
         assert rates == pytest.approx({name: rate * (1 - step / 4) for name, rate in expected.items()})
+
+
+def test_an_operator_of_ones_own_is_tried_on_the_paths_of_the_model(make_trainer, monkeypatch):
+    def halve_first(parents, rng):
+        first = min(parents[0], key=lambda path: int(path.split(".h.")[1].partition(".")[0]))
+        return {path: one._replace(B=one.B / (1 + (path == first))) for path, one in parents[0].items()}
+
+    monkeypatch.setitem(OPERATORS, "of_a_gpt2", Operator(halve_first, 1))
+    with pytest.raises(ValueError, match=r"'of_a_gpt2' fails.*IndexError.*model.layers.0.self_attn.q_proj and"):
+        make_trainer(evolution_interval=1, evolution_kwargs={"operators": ["of_a_gpt2"]})

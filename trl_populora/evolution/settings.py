@@ -1,7 +1,7 @@
 """`EvolutionSettings`: how a population evolves, checked when it is made."""
 
 import copy
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -149,22 +149,36 @@ class EvolutionSettings:
         """Whether the population evolves after this many rounds."""
         return rounds > 0 and rounds % self.interval == 0
 
+    def try_on(self, paths: Sequence[str]) -> None:
+        """Raises `ValueError` if a user's operator does not work for adapters of these matrices, which are known only
+        with the model."""
+        for name in self.operators:
+            if not getattr(get_operator(name).function, "__module__", "").startswith("trl_populora."):
+                self._breed(name, paths)
+
     def _try(self, name: str) -> None:
-        """Raises `ValueError` if an operator works for none of the `PATHS`."""
+        """Raises `ValueError` if an operator works for none of the `PATHS`, with the reason for the first."""
         failures = []
         for paths in PATHS:
             try:
                 return self._breed(name, paths)
-            except Exception as error:  # of a user's operator
+            except ValueError as error:
                 failures.append(error)
-        error = failures[0]
-        told = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        raise ValueError(
-            f"Operator {name!r} fails with {self.parameters(name)}: {told} (It was tried on a small adapter of "
-            f"rank 16, for {' and '.join(PATHS[0])}.)"
-        ) from error
+        raise failures[0]
 
-    def _breed(self, name: str, paths: Iterable[str]) -> None:
+    def _breed(self, name: str, paths: Sequence[str]) -> None:
+        """Breeds small adapters. Raises `ValueError` if the operator fails, or breaks a rule."""
+        try:
+            self._check_children(name, paths)
+        except Exception as error:  # of a user's operator
+            told = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            more = f" and {len(paths) - 2} more" if len(paths) > 2 else ""
+            raise ValueError(
+                f"Operator {name!r} fails with {self.parameters(name)}: {told} (It was tried on a small adapter of "
+                f"rank 16, for {' and '.join(paths[:2])}{more}.)"
+            ) from error
+
+    def _check_children(self, name: str, paths: Sequence[str]) -> None:
         """Breeds twice from small factors, of which some are far smaller than others; once from new ones (B = 0)."""
         rng, scales = torch.Generator().manual_seed(0), torch.logspace(0, -6, 16)
         parents = [

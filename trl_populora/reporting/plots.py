@@ -195,7 +195,8 @@ def plot_matrix(history: Sequence[RoundSummary]) -> Figure | None:
             text = "-" if value != value else f"{100 * value:.0f}%\n{last.window_attempts[row][column]}"
             dark = value == value and value < 0.5
             axis.text(column, row, text, ha="center", va="center", color="white" if dark else "black", fontsize=8)
-    axis.set_title("Matched solve rate, teacher (row), student (column)", fontsize=10)
+    told = "Matched solve rate and attempts" if max(wide, high) <= MOST_LINES else "Matched solve rate"
+    axis.set_title(f"{told}, teacher (row), student (column)", fontsize=10)
     figure.colorbar(picture, ax=axis, label="solve rate")
     return figure
 

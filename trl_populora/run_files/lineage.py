@@ -1,6 +1,6 @@
 """The lineage: a record of evolution, with one event per child, stored as JSON lines.
 
-This module only records. `selection` and `replacement` decide and act.
+This module only records. `evolution` decides and acts.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The optimizer of all members, and a trial of what Trainer builds only when training begins.
+"""The optimizer of all members, and a trial of what is used only when training begins.
 
 By then, a warm start may be over, which would be lost. So the trainer's constructor tries these parts, and a wrong
 setting costs nothing.
@@ -46,6 +46,8 @@ def try_out(trainer: "PopulationSelfPlayTrainer") -> None:
     """
     _try_state(trainer.source)
     args: Any = trainer.args  # whose hints still allow text where construction leaves enumerations
+    if args.evolution is not None:
+        args.evolution.try_on(list(trainer.population.routing.layers))
     with _naming(args, "optim", *(name for name in ADAM if "adam" in args.optim.value), "optim_args"):
         weight = torch.nn.Parameter(torch.zeros(1, device=args.device))
         optimizer = make_optimizer(trainer, [{"params": [weight]}])

@@ -110,6 +110,7 @@ class EvolutionCallback(lightning.Callback):
                 f"No member can be replaced among {list(population)}: evolution needs at least two members of a role."
             )
         self.settings.check_sizes(*(size for size in sizes if size > 1))
+        self.settings.try_on(list(population.routing.layers))
         if self.settings.mutate_temperature:
             population.routing.check_head()
         tables = trainer.strategy.broadcast([member.to_json() for member in population.values()])
