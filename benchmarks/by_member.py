@@ -16,8 +16,8 @@ from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
-from trl_populora.reporting.comparison import PlayedRun, read_run
 from trl_populora.reporting.over_seeds import difference, interval
+from trl_populora.reporting.played_run import PlayedRun, read_run
 from trl_populora.run_files.run import read_table
 
 

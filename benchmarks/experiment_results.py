@@ -26,8 +26,8 @@ from statistics import fmean
 from typing import Any
 
 from trl_populora.experiments.questions import right_by_question, with_questions
-from trl_populora.reporting.comparison import PlayedRun, read_run
 from trl_populora.reporting.over_seeds import difference, interval
+from trl_populora.reporting.played_run import PlayedRun, read_run
 from trl_populora.run_files.layout import (
     EVALUATION_FILE,
     EVALUATION_FOLDER,

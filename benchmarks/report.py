@@ -19,8 +19,9 @@ from tests.reporting.made_run import MadeRun
 CHILD = """
 import resource, sys, time
 start = time.perf_counter()
+from trl_populora.reporting.played_run import read_run
 from trl_populora.reporting.run_page import write_report
-path = write_report(sys.argv[1], sys.argv[2])
+path = write_report(read_run(sys.argv[1]), sys.argv[2])
 spent = resource.getrusage(resource.RUSAGE_SELF)
 print(time.perf_counter() - start, spent.ru_utime + spent.ru_stime, spent.ru_maxrss)
 """

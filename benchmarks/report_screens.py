@@ -26,6 +26,7 @@ LIMIT = 150_000
 def main() -> None:
     from playwright.sync_api import sync_playwright
 
+    from trl_populora.reporting.played_run import read_run
     from trl_populora.reporting.run_page import write_report
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -35,7 +36,7 @@ def main() -> None:
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     options.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place, sync_playwright() as driver:
-        page = Path(write_report(options.run, os.path.join(place, "report.html")))
+        page = Path(write_report(read_run(options.run), os.path.join(place, "report.html")))
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for name, (section, width, height, dark, clicks) in SHOTS.items():
             tab = browser.new_page(

@@ -20,8 +20,8 @@ import numpy as np
 
 from trl_populora.evaluation import make_exam
 from trl_populora.experiments.questions import right_by_question
-from trl_populora.reporting.comparison import PlayedRun, read_run
 from trl_populora.reporting.over_seeds import difference, interval, over_questions
+from trl_populora.reporting.played_run import PlayedRun, read_run
 from trl_populora.run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
 
 

@@ -23,8 +23,8 @@ from trl_populora.cli import main as populora
 from trl_populora.evolution import breed
 from trl_populora.experiments.questions import with_questions
 from trl_populora.population.adapters import read_adapter, write_adapter
-from trl_populora.reporting.comparison import PlayedRun, read_run
 from trl_populora.reporting.over_seeds import difference, interval
+from trl_populora.reporting.played_run import PlayedRun, read_run
 from trl_populora.run_files.checkpoint import whole_checkpoints
 from trl_populora.run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
 

@@ -9,7 +9,7 @@ from tests.archives import unpack
 from tests.tiny import lora, perturb, two_layers
 from trl_populora.population import Population
 from trl_populora.population.adapters import read_adapter
-from trl_populora.reporting.comparison import read_run
+from trl_populora.reporting.played_run import read_run
 from trl_populora.run_files.checkpoint import write_checkpoint
 from trl_populora.run_files.layout import STAGING_FOLDER
 

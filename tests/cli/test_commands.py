@@ -18,6 +18,7 @@ from trl_populora.cli import opening, play
 from trl_populora.evaluation import reserved_keys
 from trl_populora.integrations import lightning
 from trl_populora.reporting import plots, run_page
+from trl_populora.reporting.played_run import read_run
 from trl_populora.run_files.run import open_run
 from trl_populora.self_play.rewards import RewardSettings
 from trl_populora.tasks import make_task_types
@@ -114,7 +115,7 @@ def test_a_watch_goes_on_where_its_own_output_cannot_be_written(run_folder, tmp_
 
     def watch(folder, path, *, on_page):
         for _ in range(2):
-            on_page(run_page.write_report(folder, path))
+            on_page(run_page.write_report(read_run(folder), path))
             pages.append(os.path.getsize(page))
         raise KeyboardInterrupt
 

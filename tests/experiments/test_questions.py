@@ -5,8 +5,8 @@ import pyarrow.parquet
 import pytest
 
 from trl_populora.experiments.questions import right_by_question, with_questions
-from trl_populora.reporting.comparison import PlayedRun
 from trl_populora.reporting.over_seeds import over_questions
+from trl_populora.reporting.played_run import PlayedRun
 
 
 EXAM = "quiz[:3]"

@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from tests.reporting.conftest import make_round
-from trl_populora.reporting.comparison import Arm, Comparison, PlayedRun, flat, group_arms, read_run, tail_mean
+from trl_populora.reporting.comparison import Arm, Comparison, group_arms, tail_mean
+from trl_populora.reporting.played_run import PlayedRun, flat, read_run
 from trl_populora.reporting.tables import compute_table
 from trl_populora.run_files.files import write_json, write_lines
 
@@ -249,10 +250,12 @@ def test_a_run_is_read_from_its_folder(tmp_path):
     with pytest.raises(ValueError, match="no history"):
         read_run(str(tmp_path / "evaluation"))
     (tmp_path / "probes.jsonl").write_text("not JSON\n")
+    (tmp_path / "run.json").write_text("{")
     (tmp_path / "evaluation" / "evaluation.json").write_text("{")
     damaged = read_run(str(tmp_path))
     assert damaged.curves.keys() == {name for name in run.curves if not name.startswith("exam/")} and not damaged.exams
     assert [remark.split(",")[0].split(" is ")[0] for remark in damaged.remarks] == [
+        f"Left out: {tmp_path}/run.json",
         f"Left out: {tmp_path}/probes.jsonl",
         f"Left out: {tmp_path}/evaluation/evaluation.json",
     ]

@@ -8,10 +8,10 @@ import pytest
 pytest.importorskip("plotly")
 
 from tests.reporting.made_run import MadeRun
-from trl_populora.reporting import comparison
 from trl_populora.reporting.comparison_page import comparison_page
 from trl_populora.reporting.evaluation_file import read_evaluation
 from trl_populora.reporting.model_card import results_of
+from trl_populora.reporting.played_run import read_run
 from trl_populora.reporting.run_page import make_page
 from trl_populora.run_files.files import write_json
 from trl_populora.run_files.run import adapter_fingerprint
@@ -45,15 +45,15 @@ def test_an_evaluation_of_other_weights_is_refused(run):
 
 def test_an_archived_run_without_adapters_keeps_its_scores(run):
     shutil.rmtree(run / "student_0")
-    assert read_evaluation(str(run))["exams"] and comparison.read_run(str(run)).exams["sums"]["mean"] == 0.5
+    assert read_evaluation(str(run))["exams"] and read_run(str(run)).exams["sums"]["mean"] == 0.5
     assert results_of(str(run))["evaluation"] is None  # a card stands beside the adapters
 
 
 @pytest.mark.slow
 def test_pages_leave_scores_of_other_weights_out_and_say_so(run):
-    assert "Evaluation: sums" in make_page(str(run)) and comparison.read_run(str(run)).exams["sums"]["mean"] == 0.5
+    assert "Evaluation: sums" in make_page(read_run(str(run))) and read_run(str(run)).exams["sums"]["mean"] == 0.5
     train_on(run)
-    html = make_page(str(run))
+    html = make_page(read_run(str(run)))
     assert "Evaluation: sums" not in html and "is about weights other than those in" in html
-    assert comparison.read_run(str(run)).exams == {}
+    assert read_run(str(run)).exams == {}
     assert "is about weights other than those in" in comparison_page([str(run)])

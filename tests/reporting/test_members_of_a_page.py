@@ -6,8 +6,8 @@ import pytest
 pytest.importorskip("plotly")
 
 from tests.reporting.made_run import MadeRun
+from trl_populora.reporting.played_run import read_run
 from trl_populora.reporting.run_page.members import member_distances, members
-from trl_populora.reporting.run_page.reading import read_run
 from trl_populora.run_files.files import write_lines
 
 

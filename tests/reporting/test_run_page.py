@@ -20,11 +20,11 @@ from trl_populora.diagnostics.matched import alarm_text
 from trl_populora.diagnostics.weights import measure_weights
 from trl_populora.reporting.advice import UNKNOWN, advice, alarm_spans
 from trl_populora.reporting.history import read_history
+from trl_populora.reporting.played_run import read_run
 from trl_populora.reporting.run_page import make_page, watch, write_report, writing
 from trl_populora.reporting.run_page.items import collect_items
 from trl_populora.reporting.run_page.lineage import lineage
 from trl_populora.reporting.run_page.members import member_distances
-from trl_populora.reporting.run_page.reading import read_run
 from trl_populora.reporting.run_page.weights import adapter_cosines
 from trl_populora.run_files.files import write_json
 from trl_populora.run_files.listing import find_runs
@@ -46,7 +46,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(made):
-    return make_page(str(made.folder))
+    return make_page(read_run(str(made.folder)))
 
 
 def test_a_page_of_self_play(made, page):
@@ -91,7 +91,7 @@ def test_what_models_wrote_is_never_markup(page):
 @pytest.mark.slow
 def test_a_run_on_a_dataset(tmp_path):
     made = MadeRun(tmp_path / "run", teachers=0, students=3).make(6)
-    html = make_page(str(made.folder))
+    html = make_page(read_run(str(made.folder)))
     assert "games" not in sections(html) and "tasks" in sections(html) and "<h2>Prompts</h2>" in html
     items = embedded(html, "items")
     assert all(item["kind"] == "prompt" and item["rate"] is None for item in items)
@@ -103,7 +103,7 @@ def test_one_round_that_still_goes_on(tmp_path):
     made = MadeRun(tmp_path / "run")
     made.begin(5)
     made.play()
-    html = make_page(str(made.folder))
+    html = make_page(read_run(str(made.folder)))
     assert "Round 1 of 5; it is still running, or was stopped." in html
     assert "lineage" not in sections(html) and "frames" not in embedded(html, "figures")["matrix"]
 
@@ -115,21 +115,21 @@ def test_missing_and_damaged_files_are_told(tmp_path):
     (made.folder / "rounds" / "round_000002.parquet").write_bytes(b"PAR1 no more")
     (made.folder / "lineage.jsonl").write_text("{}\n")
     (made.folder / "run.json").write_text("{")
-    html = make_page(str(made.folder))
+    html = make_page(read_run(str(made.folder)))
     assert "1 of 5 rounds have no table" in html and "1 tables cannot be read" in html
     assert "lineage.jsonl, line 1" in html and "run.json is damaged" in html
     assert "lineage" in sections(html)  # from the history
     for path in (made.folder / "rounds").iterdir():
         path.unlink()
-    assert "tasks" not in sections(make_page(str(made.folder)))
+    assert "tasks" not in sections(make_page(read_run(str(made.folder))))
 
 
 def test_a_run_that_continues_another_says_so(tmp_path):
     made = MadeRun(tmp_path / "run").make(3)
-    assert "The history begins" not in " ".join(read_run(str(made.folder)).remarks)
+    assert "The history begins" not in make_page(read_run(str(made.folder)))
     path = made.folder / "history.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[2:]))
-    assert "The history begins at round 3: the run continues another" in " ".join(read_run(str(made.folder)).remarks)
+    assert "The history begins at round 3: the run continues another" in make_page(read_run(str(made.folder)))
     (state,) = find_runs(str(tmp_path))
     assert state.rounds == 3
 
@@ -149,7 +149,7 @@ def test_a_record_full_of_gaps(tmp_path):
         lines.append(json.dumps({name: summary[name] for name in bare}))
     path.write_text("\n".join(lines) + "\n")
     (made.folder / "probes.jsonl").write_text(json.dumps({"step": 0, "exams": {}, "founders": None}) + "\n")
-    html = make_page(str(made.folder))
+    html = make_page(read_run(str(made.folder)))
     shown = html.split("<main>")[1].split("</main>")[0]
     assert "nan" not in shown.lower() and "None" not in shown and ">inf" not in shown
     assert "matrix" in embedded(html, "figures")
@@ -163,7 +163,7 @@ def test_tables_of_an_old_record_have_fewer_columns(tmp_path):
     for path in (made.folder / "rounds").iterdir():
         table = pyarrow.parquet.read_table(path)
         pyarrow.parquet.write_table(table.drop_columns(["prompt", "payload", "detail", "version", "fill_in"]), path)
-    items = embedded(make_page(str(made.folder)), "items")
+    items = embedded(make_page(read_run(str(made.folder))), "items")
     assert items and all("fields" not in item for item in items) and any(item["attempts"] for item in items)
 
 
@@ -182,7 +182,7 @@ def test_more_than_fits_is_sampled_and_the_page_says_so(tmp_path):
         item["round"] for item in embedded(f'<script type="text/plain" id="data-x">{everything.packed}</script>', "x")
     )
     assert any(item["round"] == newest for item in items) and any(item["rate"] == 0 for item in items)
-    html = make_page(str(made.folder), size=0)  # even then there is room for some
+    html = make_page(read_run(str(made.folder)), size=0)  # even then there is room for some
     assert embedded(html, "items")
 
 
@@ -275,7 +275,7 @@ def test_alarms_are_told_with_their_rounds(tmp_path):
     made = MadeRun(tmp_path / "run", evolution_interval=0).make(21)
     spans = alarm_spans(read_history(made.folder))
     assert spans == [("no valid proposal from teacher_0", 20, 20, 1)]
-    html = make_page(str(made.folder))
+    html = make_page(read_run(str(made.folder)))
     assert "Alarms: 0 now, 1 earlier" in html and "until round 20" in html and "Read its refused proposals" in html
 
 
@@ -297,7 +297,7 @@ def test_a_watched_run_is_written_after_each_round(tmp_path):
         watch(str(made.folder), on_page=lambda path: written.append(Path(path).read_text()), wait=wait)
     assert [re.search(r"Round (\d) of 3", html)[1] for html in written] == ["1", "2"]
     assert all('data-reload="10"' in html for html in written)
-    assert 'data-reload="' not in Path(write_report(str(made.folder))).read_text()
+    assert 'data-reload="' not in Path(write_report(read_run(str(made.folder)))).read_text()
 
 
 @pytest.mark.slow
@@ -326,7 +326,7 @@ def test_a_watched_run_is_written_at_its_end_and_after_its_exams(tmp_path, monke
     exam = made.folder / "evaluation" / "evaluation.json"
     changes = [lambda: None, lambda: probe_again(made.folder), made.finish, lambda: write_json(exam, {"exams": []})]
     pages, written = [], []
-    monkeypatch.setattr(writing, "write_report", lambda folder, path, **_: pages.append(folder) or str(len(pages)))
+    monkeypatch.setattr(writing, "write_report", lambda run, path, **_: pages.append(run.folder) or str(len(pages)))
 
     def wait(seconds):
         if len(written) == len(changes):
@@ -402,7 +402,7 @@ def test_adapters_that_a_run_began_with_are_no_replacements(tmp_path):
     (folder / "lineage.jsonl").write_text("\n".join(lines) + "\n")
     after = read_run(str(folder))
     assert len(after.events) == len(before.events) + 1 and len(after.replacements) == len(before.replacements) > 0
-    assert "student_1@0" not in embedded(make_page(str(folder)), "lineage")
+    assert "student_1@0" not in embedded(make_page(read_run(str(folder))), "lineage")
 
 
 @pytest.mark.slow
@@ -411,7 +411,7 @@ def test_ratings_of_a_member_that_has_diverged_are_gaps(tmp_path):
     low = {"rating_before": [None, 0.0], "rating_after": [None, 0.0]}
     events = [{**event, **low, "fitness": dict.fromkeys(event["fitness"])} for event in read_run(str(folder)).events]
     (folder / "lineage.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    for card in embedded(make_page(str(folder)), "lineage").values():
+    for card in embedded(make_page(read_run(str(folder))), "lineage").values():
         assert "rating before" not in dict(card["facts"])
         assert {fitness for _, fitness, _ in card["tables"][0]["rows"]} == {"–"}
 

@@ -12,10 +12,11 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory, browser):
+    from trl_populora.reporting.played_run import read_run
     from trl_populora.reporting.run_page import write_report
 
     made = MadeRun(tmp_path_factory.mktemp("made") / "run", prompts=2, words=HOSTILE[:2]).make(9)
-    return made.folder.parent / write_report(str(made.folder))
+    return made.folder.parent / write_report(read_run(str(made.folder)))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pytest
 from tests.reporting.made_run import MadeRun
 from tests.reporting.test_model_card import member, table
 from trl_populora.reporting import LiveView, family_tree, model_card, read_history, run_summary
+from trl_populora.reporting.played_run import read_run
 from trl_populora.reporting.plots import PLOTS
 from trl_populora.reporting.run_page import make_page
 
@@ -70,7 +71,7 @@ def test_a_member_that_nobody_scored_is_not_the_strongest(tmp_path, unscored):
     card = model_card(table(member("student_0"), teachers=0), base_model="org/base", history=history)
     assert re.search(r"\| student_0 +\| - +\| - +\|", card)
     assert PLOTS["ratings"](history) is not None
-    page = make_page(str(folder))
+    page = make_page(read_run(str(folder)))
     assert ("mean reward +" in page or "mean reward -" in page) == scored and "None" not in page.split("<main>")[1]
 
 

@@ -6,11 +6,15 @@ Reads what runs have left in their folders; needs no model.
 import argparse
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..output import steady_output
 from ..run_files.files import check_writable
 from ..run_files.layout import COMPARISON_PAGE, PLOTS_FOLDER, REPORT_FILE
+
+
+if TYPE_CHECKING:
+    from ..reporting.played_run import PlayedRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,20 +44,16 @@ def run(options: argparse.Namespace) -> int:
     (options.folder,) = options.folders
     if options.watch:
         return _watch(options)
-    from ..reporting import read_history, read_probes, save_plots
-    from ..run_files.files import unless_damaged
+    from ..reporting import save_plots
+    from ..reporting.played_run import read_run
 
-    history = read_history(options.folder)
-    if not history:
-        raise ValueError(f"{options.folder} has no finished round yet")
-    remarks: list[str] = []
-    probes = unless_damaged(lambda: read_probes(options.folder), [], remarks)
+    run = read_run(options.folder)
     written: list[str] = []  # before anything is printed, whose reader may not want to see the end
     problems: list[str] = []
     if not options.no_plots:
         place = options.plots or os.path.join(options.folder, PLOTS_FOLDER)
         try:
-            paths = save_plots(history, place, probes=probes)
+            paths = save_plots(run.history, place, probes=run.probes)
             written.append("\n  ".join(["\nPlots", *paths]))
         except OSError as error:
             advice = "choose another --plots, or leave them out with --no-plots"
@@ -64,13 +64,13 @@ def run(options: argparse.Namespace) -> int:
         from ..reporting.run_page import write_report
 
         try:
-            path = _written(lambda: write_report(options.folder, options.output), options)
+            path = _written(lambda: write_report(run, options.output), options)
             written.append(f"\nPage: {path}  ({os.path.getsize(path) / 1e6:.1f} MB, open it in a browser)")
         except ValueError as error:
             problems.append(str(error))
-    for remark in remarks:
+    for remark in run.remarks:
         print(f"{remark}\n")
-    _print_tables(options.folder, history, probes)
+    _print_tables(run)
     for told in written:
         print(told)
     if problems:
@@ -140,13 +140,13 @@ def _written(write: Callable[[], Any], options: argparse.Namespace) -> Any:
         raise ValueError(f"the page cannot be written to {where}: {error.strerror}; {advice}") from None
 
 
-def _print_tables(folder: str, history: list, probes: list) -> None:
+def _print_tables(run: "PlayedRun") -> None:
     from ..reporting import family_tree
     from ..reporting.probes import probe_line
     from ..reporting.tables import compute_table, event_line, print_table, round_line, round_tables
 
-    last = history[-1]
-    print(f"{folder}: {last.round + 1} rounds\n")
+    history, last = run.history, run.last
+    print(f"{run.folder}: {last.round + 1} rounds\n")
     for number in sorted({0, len(history) // 2, len(history) - 1}):
         print(round_line(history[number]))
     print()
@@ -162,12 +162,12 @@ def _print_tables(folder: str, history: list, probes: list) -> None:
             print(f"  round {number + 1}: {event_line(event)}")
         print("\nFamily tree (* lives)")
         try:
-            tree = family_tree(folder, history)
+            tree = family_tree(run.folder, history)
         except ValueError as error:
             tree = f"Left out: {error}"
         print("\n".join(f"  {line}" for line in tree.splitlines()))
-    if probes:
+    if run.probes:
         print("\nProbes along the run")
-        print("\n".join(f"  {probe_line(record)}" for record in probes))
+        print("\n".join(f"  {probe_line(record)}" for record in run.probes))
     for alarm in last.alarms:
         print(f"\nAlarm: {alarm}")

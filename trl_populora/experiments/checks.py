@@ -10,7 +10,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..extras import is_installed
-from ..reporting.comparison import EXAMS
+from ..reporting.played_run import EXAMS
 from ..run_files.files import write_file
 from ..run_files.layout import SUBMITTED_FOLDER
 from ..run_files.secrets import find_secrets

@@ -8,8 +8,8 @@ from statistics import fmean
 
 import numpy as np
 
-from ..reporting.comparison import PlayedRun
 from ..reporting.over_seeds import Reach, over_questions
+from ..reporting.played_run import PlayedRun
 from ..run_files.layout import EVALUATION_FOLDER, TABLE_SUFFIX
 from ..run_files.run import AVERAGE, BASE
 

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
-from ..reporting.comparison import Arm, Comparison, PlayedRun, Row, read_run, run_cost, tail_mean
+from ..reporting.comparison import Arm, Comparison, Row, run_cost, tail_mean
 from ..reporting.over_seeds import LEVEL
+from ..reporting.played_run import PlayedRun, read_run
 from ..run_files.layout import JOB_LOG
 from .jobs import Stage, begun, last_words, rounds_done, state, untaken
 from .plan import Asked, Experiment, Job, Measure
@@ -42,15 +43,16 @@ def results(
     """
     names = registered["exam_names"]
     asked = experiment.asked(names.values())
-    jobs, runs, short = [], {}, []
+    jobs, runs, remarks = [], {}, []
     for job in experiment.all_jobs:
         jobs.append(_job(job, asked, problems))
         if jobs[-1]["state"] == "done":
             try:
                 runs[job] = replace(read_run(job.folder), planned_seed=job.seed)
+                remarks += [f"{job.name}: {remark}" for remark in runs[job].remarks]
                 there, planned = len(runs[job].history), rounds.get(job.arm) or 0
                 if there < planned:
-                    short.append(
+                    remarks.append(
                         f"{job.name}: only {there} of {planned} rounds are recorded; its numbers are of these."
                     )
             except (OSError, ValueError) as error:
@@ -103,7 +105,7 @@ def results(
         "equal_runs": played.equal_runs() if played else [],
         "circumstances": [
             *(played.circumstances() if played else ()),
-            *short,
+            *remarks,
             *(
                 f"Final exam {exam}: no answers in {', '.join(places)}; differences there have no interval over "
                 "questions."

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from .comparison import EXAMS, FINAL, Comparison, Row, group_arms, read_run
+from .comparison import Comparison, Row, group_arms
 from .over_seeds import LEVEL, Difference, Interval
 from .page import Cell, Column, Facts, Plot, Section, Table, Text, render_page
 from .page.figures import line_figure, look, thinned
 from .page.formats import NOTHING
+from .played_run import EXAMS, FINAL, read_run
 from .plots import MEASURES
 from .tables import SPENT
 

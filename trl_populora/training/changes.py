@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers.utils import logging
 
-from ..reporting.comparison import flat
+from ..reporting.played_run import flat
 from ..run_files.files import read_json
 from ..run_files.layout import TRAINER_STATE_FILE
 from ..run_files.run import read_record

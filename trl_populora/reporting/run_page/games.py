@@ -14,15 +14,15 @@ from .series import SMOOTHED, curves, is_long, of_rounds, with_points
 
 
 if TYPE_CHECKING:
-    from .reading import RunData
+    from ..played_run import PlayedRun
 
 
-def games(run: RunData) -> Section:
+def games(run: PlayedRun) -> Section:
     """The section on games. It is empty if no member proposes tasks."""
     return Section("games", "Games", [*_matrices(run), *_rates(run)] if run.self_play else [])
 
 
-def _matrices(run: RunData) -> list[Plot]:
+def _matrices(run: PlayedRun) -> list[Plot]:
     last = run.last
     # After a resume with other members, the matrix has another shape. The slider shows only the newest shape.
     same = [s for s in run.history if (s.teachers, s.students) == (last.teachers, last.students)]
@@ -93,7 +93,7 @@ def _filled(matrix: list[list[Any]], summary: RoundSummary) -> list[list[Any]]:
     return matrix or [[None] * len(summary.students) for _ in summary.teachers]
 
 
-def _rates(run: RunData) -> list[Plot]:
+def _rates(run: PlayedRun) -> list[Plot]:
     history, plots = run.history, []
     how = SMOOTHED if is_long(history) else ""
     kinds = sorted({kind for summary in history for kind in summary.solve_rates})

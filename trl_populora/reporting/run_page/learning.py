@@ -20,23 +20,23 @@ from .series import MARKED, SMOOTHED, colours, curves, is_long, of_members, of_r
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from .reading import RunData
+    from ..played_run import PlayedRun
 
 HEIGHT = 270
 COMMON_REASONS = 8
 
 
-def learning(run: RunData) -> Section:
+def learning(run: PlayedRun) -> Section:
     """The section with curves of the members and of their tasks."""
     return Section("learning", "Learning", [*_members(run), *_tasks(run), *_weights(run), *_seconds(run)])
 
 
-def probes(run: RunData) -> Section:
+def probes(run: PlayedRun) -> Section:
     """The section on exams during and after the run. It is empty if there were none."""
     return Section("probes", "Probes", [*_exams(run), *_founder_games(run), *_evaluation(run)])
 
 
-def settings(run: RunData) -> Section:
+def settings(run: PlayedRun) -> Section:
     """The section with all settings, versions and other facts of `run.json`."""
     flat = {name: _setting(value) for name, value in sorted(run.record.get("settings", {}).items())}
     versions = {name: str(value) for name, value in (run.record.get("versions") or {}).items()}
@@ -61,7 +61,7 @@ def _setting(value: Any) -> str:
     return "none" if value is None else written(value)
 
 
-def _members(run: RunData) -> Iterator[Plot]:
+def _members(run: PlayedRun) -> Iterator[Plot]:
     measures: dict[str, tuple[str, Callable[[MemberSummary], float | None], str]] = {
         "reward": (
             "Reward of the {}",
@@ -97,7 +97,7 @@ def _members(run: RunData) -> Iterator[Plot]:
             )
 
 
-def _tasks(run: RunData) -> Iterator[Plot]:
+def _tasks(run: PlayedRun) -> Iterator[Plot]:
     history = run.history
     how = SMOOTHED if is_long(history) else ""
     measures = {
@@ -158,7 +158,7 @@ def _tasks(run: RunData) -> Iterator[Plot]:
         )
 
 
-def _refusals(run: RunData) -> dict[str, Points]:
+def _refusals(run: PlayedRun) -> dict[str, Points]:
     totals: Counter[str] = Counter()
     for member in (member for summary in run.history for member in summary.members):
         totals.update(member.refusals)
@@ -170,7 +170,7 @@ def _refusals(run: RunData) -> dict[str, Points]:
     return {reason: of_rounds(run.history, lambda summary, reason=reason: count(summary, reason)) for reason in common}
 
 
-def _weights(run: RunData) -> Iterator[Plot]:
+def _weights(run: PlayedRun) -> Iterator[Plot]:
     measured = [s for s in run.history if any(not is_missing(one.delta_norm) for one in s.members)]
     if not measured:
         return
@@ -211,7 +211,7 @@ def _weights(run: RunData) -> Iterator[Plot]:
         )
 
 
-def _seconds(run: RunData) -> Iterator[Plot]:
+def _seconds(run: PlayedRun) -> Iterator[Plot]:
     phases = dict.fromkeys(phase for summary in run.history for phase in summary.seconds)
     if phases:
         lines = {phase: of_rounds(run.history, lambda s, phase=phase: s.seconds.get(phase, 0.0)) for phase in phases}
@@ -254,7 +254,7 @@ def stacked(lines: Mapping[str, Points], *, y: str) -> go.Figure:
 # Probes --------------------------------------------------------------------------------------------------------------
 
 
-def _exams(run: RunData) -> Iterator[Plot]:
+def _exams(run: PlayedRun) -> Iterator[Plot]:
     exams = dict.fromkeys(name for record in run.probes for name in record.get("exams", {}))
     looks = colours(run) | {BASE: {"color": "var(--muted)", "dash": "dot", "width": 2}}
     for number, name in enumerate(exams):
@@ -279,7 +279,7 @@ def _exams(run: RunData) -> Iterator[Plot]:
         )
 
 
-def _founder_games(run: RunData) -> Iterator[Plot]:
+def _founder_games(run: PlayedRun) -> Iterator[Plot]:
     for number, ((role, kind), title) in enumerate(GAMES.items()):
         found: dict[str, list] = {}
         for record in run.probes:
@@ -295,8 +295,8 @@ def _founder_games(run: RunData) -> Iterator[Plot]:
             )
 
 
-def _evaluation(run: RunData) -> Iterator[Table]:
-    for number, exam in enumerate((run.evaluation or {}).get("exams", ())):
+def _evaluation(run: PlayedRun) -> Iterator[Table]:
+    for number, exam in enumerate(run.evaluation.get("exams", ())):
         rows = []
         against = {one["of"]: one for one in exam.get("differences", ()) if one["to"] == BASE}
         for name, score in exam.get("scores", {}).items():

@@ -15,7 +15,7 @@ from ..page.formats import written
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from .reading import RunData
+    from ..played_run import PlayedRun
 
 REST = "var(--muted)"
 SYMBOLS = (
@@ -24,7 +24,7 @@ SYMBOLS = (
 )
 
 
-def lineage(run: RunData) -> tuple[Section, dict[str, Any]]:
+def lineage(run: PlayedRun) -> tuple[Section, dict[str, Any]]:
     """The section, and the data of its widget: child -> content of its card. Empty if no member was replaced."""
     if not run.replacements:
         return Section("lineage", "Lineage", []), {}
@@ -51,7 +51,7 @@ def _key(slot: str, version: int) -> str:
     return f"{slot}@{version}"
 
 
-def _sides(run: RunData) -> dict[str, list[str]]:
+def _sides(run: PlayedRun) -> dict[str, list[str]]:
     """Role -> slots in order, including those of members that a resumed run no longer has."""
     sides: dict[str, dict[str, None]] = {}
     for member in (member for summary in run.history for member in summary.members):
@@ -59,7 +59,7 @@ def _sides(run: RunData) -> dict[str, list[str]]:
     return {role: list(names) for role, names in sides.items()}
 
 
-def _tree(run: RunData, role: str, slots: Sequence[str], events: Sequence[Mapping[str, Any]]) -> Plot:
+def _tree(run: PlayedRun, role: str, slots: Sequence[str], events: Sequence[Mapping[str, Any]]) -> Plot:
     figure = new_figure(x="round", hovermode="closest")
     lane = {name: k for k, name in enumerate(slots)}
     end = run.last.round + 1
@@ -147,7 +147,7 @@ def _marks(figure: go.Figure, events: Sequence[Mapping[str, Any]], lane: Mapping
         )
 
 
-def _table(run: RunData, keys: Sequence[str]) -> Table:
+def _table(run: PlayedRun, keys: Sequence[str]) -> Table:
     rows = []
     for event, key in zip(run.replacements, keys):
         before, after = (event.get(name) or (None, None) for name in ("rating_before", "rating_after"))

@@ -20,13 +20,13 @@ from .weights import adapter_cosines
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from .reading import RunData
+    from ..played_run import PlayedRun
 
 MAX_CARDS = 32
 """Maximum number of members with their own curves."""
 
 
-def members(run: RunData) -> tuple[Section, dict[str, Any]]:
+def members(run: PlayedRun) -> tuple[Section, dict[str, Any]]:
     """The section, and the data of its widget: member -> content of its card."""
     distances, notes = member_distances(run)
     parts: list[Any] = [_table(run)]
@@ -48,23 +48,23 @@ def members(run: RunData) -> tuple[Section, dict[str, Any]]:
     return Section("members", "Members", parts), cards
 
 
-def _first(run: RunData) -> str:
+def _first(run: PlayedRun) -> str:
     """The member whose card is shown first: the strongest student."""
     best = [strongest(run.last, role) for role in ("student", "shared", "teacher")]
     return next((member.name for member in best if member is not None), run.last.members[0].name)
 
 
-def card_figures(run: RunData) -> dict[str, go.Figure]:
+def card_figures(run: PlayedRun) -> dict[str, go.Figure]:
     """Name of the figure -> curves of a member for its card."""
     return {f"member-{name}": _curves(run, name) for name in _drawn(run)}
 
 
-def _drawn(run: RunData) -> list[str]:
+def _drawn(run: PlayedRun) -> list[str]:
     """Members whose cards have curves: the first members, and the one whose card is shown first."""
     return list(dict.fromkeys([_first(run), *colours(run)]))[:MAX_CARDS]
 
 
-def _table(run: RunData) -> Table:
+def _table(run: PlayedRun) -> Table:
     totals, looks = compute_totals(run.history), colours(run)
     scores = _probe_scores(run)
     columns = [
@@ -129,7 +129,7 @@ def of_member(history: Sequence[RoundSummary], name: str) -> list[tuple[int, Mem
     return [(summary.round + 1, one) for summary in history for one in summary.members if one.name == name]
 
 
-def _since(run: RunData, member: MemberSummary) -> int | None:
+def _since(run: PlayedRun, member: MemberSummary) -> int | None:
     for event in run.events:
         if (event["slot"], event["version"]) == (member.name, member.version):
             return None if event["round"] is None else event["round"] + 1
@@ -140,13 +140,13 @@ def _measured(member: MemberSummary, version: int) -> bool:
     return member.version == version and not is_missing(member.delta_norm)
 
 
-def _probe_scores(run: RunData) -> dict[str, float | None]:
+def _probe_scores(run: PlayedRun) -> dict[str, float | None]:
     exams = run.probes[-1].get("exams", {}) if run.probes else {}
     exam = next(iter(exams.values()), {"players": {}})
     return {player: one.get("accuracy") for player, one in exam["players"].items() if _was_probed(run, player)}
 
 
-def _was_probed(run: RunData, name: str) -> bool:
+def _was_probed(run: PlayedRun, name: str) -> bool:
     """Whether the newest probe measured the member of the newest round, and not the one before or after it in its
     slot. A probe comes after the replacements of its round."""
     version = next((member.version for member in run.last.members if member.name == name), None)
@@ -163,7 +163,7 @@ def _rating(member: MemberSummary) -> str:
 # Cards ---------------------------------------------------------------------------------------------------------------
 
 
-def _card(run: RunData, name: str, distances: Mapping[str, Measures], spent: Spent) -> dict[str, Any]:
+def _card(run: PlayedRun, name: str, distances: Mapping[str, Measures], spent: Spent) -> dict[str, Any]:
     """Content of a member's card."""
     number, member = of_member(run.history, name)[-1]
     slot = ", with earlier members of the slot" if member.version else ""
@@ -204,7 +204,7 @@ def _card(run: RunData, name: str, distances: Mapping[str, Measures], spent: Spe
     }
 
 
-def _ancestors(run: RunData, member: MemberSummary) -> list[list[str]]:
+def _ancestors(run: PlayedRun, member: MemberSummary) -> list[list[str]]:
     """First parents of a member, their first parents, and so on."""
     births = {(event["slot"], event["version"]): event for event in run.events}
     rows, one = [], (member.name, member.version)
@@ -235,7 +235,7 @@ def _neighbours(name: str, measures: Measures) -> dict[str, Any]:
     }
 
 
-def _curves(run: RunData, name: str) -> go.Figure:
+def _curves(run: PlayedRun, name: str) -> go.Figure:
     """A figure with the rating, share, reward and length of a member."""
     from plotly.subplots import make_subplots
 
@@ -289,7 +289,7 @@ class Measures(dict):
     names: list[str]
 
 
-def member_distances(run: RunData) -> tuple[dict[str, Measures], list[str]]:
+def member_distances(run: PlayedRun) -> tuple[dict[str, Measures], list[str]]:
     """Role -> distances between its members by every recorded measure; and remarks."""
     notes: list[str] = []
     cosines = {}
@@ -328,7 +328,7 @@ def _apart(profiles: Sequence[Sequence[float | None]]) -> list[list[float | None
     ]
 
 
-def _profiles(run: RunData, members: Sequence[MemberSummary]) -> list[list[float | None]]:
+def _profiles(run: PlayedRun, members: Sequence[MemberSummary]) -> list[list[float | None]]:
     """Matched solve rates of each member: against every opponent, and by task type."""
     last, kinds = run.last, sorted({kind for member in members for kind in member.solve_rates})
     matrix = solve_rate_matrix(last)
@@ -337,7 +337,7 @@ def _profiles(run: RunData, members: Sequence[MemberSummary]) -> list[list[float
     return [[*against.get(member.name, ()), *(member.solve_rates.get(kind) for kind in kinds)] for member in members]
 
 
-def _probe_profiles(run: RunData, names: Sequence[str]) -> list[list[float | None]]:
+def _probe_profiles(run: PlayedRun, names: Sequence[str]) -> list[list[float | None]]:
     """Accuracy of each member in every exam and every group of its questions, in the newest probe."""
     profiles: list[list[float | None]] = [[] for _ in names]
     for exam in (run.probes[-1].get("exams", {}) if run.probes else {}).values():
@@ -349,7 +349,7 @@ def _probe_profiles(run: RunData, names: Sequence[str]) -> list[list[float | Non
     return profiles
 
 
-def _cosines(run: RunData) -> dict[str, list[list[float | None]]]:
+def _cosines(run: PlayedRun) -> dict[str, list[list[float | None]]]:
     """Role -> 1 minus the cosine of the updates of two members, from the saved adapters.
 
     Raises:

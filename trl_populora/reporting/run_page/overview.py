@@ -17,7 +17,7 @@ from .series import MARKED, MAX_LINES, SMOOTHED, colours, curves, is_long, of_me
 
 
 if TYPE_CHECKING:
-    from .reading import RunData
+    from ..played_run import PlayedRun
 
 SMALL = 196
 BASE_LINE = ", base"
@@ -25,9 +25,9 @@ TELLING = ("ast_nodes", "ast_depth", "cyclomatic", "halstead_volume")
 """Maximum number of complexity measures in the first figure; the others are under Learning."""
 
 
-def overview(run: RunData, remarks: Sequence[str]) -> Section:
+def overview(run: PlayedRun, remarks: Sequence[str]) -> Section:
     """The first section of a run's page. `remarks` are sentences on what else was left out."""
-    remarks = [*run.remarks, *remarks]
+    remarks = [*run.remarks, *_gaps(run), *remarks]
     for role, names in ROLES.items():
         if (count := sum(member.role in names for member in run.last.members)) > MAX_LINES:
             remarks.append(f"Curves of the {role} show {MAX_LINES} of {count}; the table of members has all.")
@@ -38,7 +38,21 @@ def overview(run: RunData, remarks: Sequence[str]) -> Section:
     return Section("overview", "Overview", parts, narrow=True)
 
 
-def headline(run: RunData) -> str:
+def _gaps(run: PlayedRun) -> Iterator[str]:
+    """Sentences on rounds and tables that the folder does not have."""
+    if missing := len(run.history) - len(run.tables):
+        yield (
+            f"{missing} of {len(run.history)} rounds have no table in rounds/: their tasks and texts are not on this "
+            "page."
+        )
+    if run.history[0].round:
+        yield (
+            f"The history begins at round {run.history[0].round + 1}: the run continues another, whose rounds are not "
+            "in this folder and not in its costs."
+        )
+
+
+def headline(run: PlayedRun) -> str:
     """One line that describes the run."""
     members = run.last.members
     counts = {
@@ -50,7 +64,7 @@ def headline(run: RunData) -> str:
     return f"{who} of {run.record.get('model') or 'an unrecorded base'}{on}. {state(run)}"
 
 
-def state(run: RunData) -> str:
+def state(run: PlayedRun) -> str:
     """Progress of the run."""
     done = run.last.round + 1
     if run.finished:
@@ -58,13 +72,13 @@ def state(run: RunData) -> str:
     return f"Round {done}{f' of {planned(run)}' if planned(run) else ''}; it is still running, or was stopped."
 
 
-def planned(run: RunData) -> int | None:
+def planned(run: PlayedRun) -> int | None:
     """Planned rounds of the run, if its settings contain them."""
     total = run.setting("max_steps")
     return total // (run.setting("num_iterations") or 1) if isinstance(total, int) and total > 0 else None
 
 
-def _tiles(run: RunData) -> Iterator[Tile]:
+def _tiles(run: PlayedRun) -> Iterator[Tile]:
     first, last = run.history[0], run.last
     note = "ended" if run.finished else f"of {planned(run)}" if planned(run) else "so far"
     yield Tile("Rounds", f"{last.round + 1}", note)
@@ -105,7 +119,7 @@ def _since(first: float | None, last: float | None) -> str:
     return f"{written(first, 'share')} at the start"
 
 
-def _alarms(run: RunData) -> Iterator[Any]:
+def _alarms(run: PlayedRun) -> Iterator[Any]:
     spans = alarm_spans(run.history)
     if not spans:
         yield Text(["No alarm in any round."], "note")
@@ -133,7 +147,7 @@ def _alarms(run: RunData) -> Iterator[Any]:
     )
 
 
-def _plots(run: RunData) -> Iterator[Plot]:
+def _plots(run: PlayedRun) -> Iterator[Plot]:
     history, last = run.history, run.last
     how = SMOOTHED if is_long(history) else ""
     probes = probe_means(run)
@@ -202,7 +216,7 @@ def _plots(run: RunData) -> Iterator[Plot]:
         )
 
 
-def probe_means(run: RunData) -> dict[str, list]:
+def probe_means(run: PlayedRun) -> dict[str, list]:
     """Exam -> points (rounds played, mean of the members that solve), and of the base."""
     lines: dict[str, list] = {}
     for record in run.probes:
@@ -214,7 +228,7 @@ def probe_means(run: RunData) -> dict[str, list]:
     return lines
 
 
-def relative_complexity(run: RunData) -> dict[str, list]:
+def relative_complexity(run: PlayedRun) -> dict[str, list]:
     """Measure -> points (round, value divided by its mean in the first five rounds that have it)."""
     there = list(dict.fromkeys(name for summary in run.history for name in summary.complexity))
     names = [name for name in TELLING if name in there] or there[:4]
@@ -228,7 +242,7 @@ def relative_complexity(run: RunData) -> dict[str, list]:
     return lines
 
 
-def what_ran(run: RunData) -> dict[str, Any]:
+def what_ran(run: PlayedRun) -> dict[str, Any]:
     """Name -> facts of the run: base, settings, hardware and cost."""
     record, history = run.record, run.history
     _, rows, prompts, tokens, updates, unlearned, spare, seconds = run_cost(history)

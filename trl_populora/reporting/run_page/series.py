@@ -16,7 +16,7 @@ from ..plots import ROLES, WINDOW, running_mean
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from .reading import RunData
+    from ..played_run import PlayedRun
 
 MAX_LINES = 16
 """Members of a role that a figure draws; of more an even choice."""
@@ -52,7 +52,7 @@ def smooth(points: Points) -> Points:
     return list(zip([number for number, _ in known], running_mean([value for _, value in known])))
 
 
-def curves(run: RunData, lines: Mapping[str, Points], *, smoothed: bool = True, **options: Any) -> go.Figure:
+def curves(run: PlayedRun, lines: Mapping[str, Points], *, smoothed: bool = True, **options: Any) -> go.Figure:
     """A figure of lines over the rounds, with marks at replacements; smoothed in a long run."""
     if smoothed and is_long(run.history):
         lines = {name: smooth(points) for name, points in lines.items()}
@@ -62,7 +62,7 @@ def curves(run: RunData, lines: Mapping[str, Points], *, smoothed: bool = True, 
     return figure
 
 
-def colours(run: RunData) -> dict[str, dict[str, str]]:
+def colours(run: PlayedRun) -> dict[str, dict[str, str]]:
     """Member -> colour and dash, which depend on its place in its role. They are the same in all figures."""
     places: dict[str, int] = {}
     found: dict[str, dict[str, str]] = {}

@@ -20,13 +20,13 @@ from ...run_files.layout import (
 )
 from ..page import Section, Widget, need_plotly, render_page
 from ..page.rendering import pack
+from ..played_run import PlayedRun, read_run
 from .games import games
 from .items import Items, collect_items
 from .learning import learning, probes, settings
 from .lineage import lineage
 from .members import card_figures, members
 from .overview import headline, overview
-from .reading import RunData, read_run
 
 
 PAGE_BYTES = 4_900_000
@@ -42,11 +42,11 @@ RELOAD = 10
 KINDS = {"task": "tasks", "prompt": "prompts", "refused": "refused proposals"}
 
 
-def write_report(folder: str, path: str | None = None, *, reload_seconds: float | None = None) -> str:
+def write_report(run: PlayedRun, path: str | None = None, *, reload_seconds: float | None = None) -> str:
     """Writes the page of a run.
 
     Args:
-        folder (`str`): The run's `output_dir`.
+        run ([`PlayedRun`]): The run.
         path (`str`, *optional*): The file; `report.html` in the folder if unset.
         reload_seconds (`float`, *optional*): Seconds after which the browser loads the page again; never if unset.
 
@@ -54,19 +54,18 @@ def write_report(folder: str, path: str | None = None, *, reload_seconds: float 
         `str`: Path of the file.
 
     Raises:
-        ValueError: If the folder holds no run with a finished round, or plotly is not installed.
+        ValueError: If plotly is not installed.
         OSError: If the file cannot be written.
     """
-    page = make_page(folder, reload_seconds=reload_seconds)
-    path = path or os.path.join(folder, REPORT_FILE)
+    page = make_page(run, reload_seconds=reload_seconds)
+    path = path or os.path.join(run.folder, REPORT_FILE)
     write_file(path, page)
     return path
 
 
-def make_page(folder: str, *, reload_seconds: float | None = None, size: int = PAGE_BYTES) -> str:
+def make_page(run: PlayedRun, *, reload_seconds: float | None = None, size: int = PAGE_BYTES) -> str:
     """The page of a run as HTML, with the arguments of [`write_report`]."""
     need_plotly()
-    run = read_run(folder)
     own, cards = members(run)
     tree, births = lineage(run)
     data: dict[str, Any] = {"members": pack(cards), "lineage": pack(births)}
@@ -91,7 +90,8 @@ def watch(
     """Writes the page now and after every new round, probe and evaluation, until it is interrupted.
 
     Args:
-        folder (`str`), path (`str`, *optional*): As for [`write_report`].
+        folder (`str`): The run's `output_dir`.
+        path (`str`, *optional*): As for [`write_report`].
         on_page (`Callable`, *optional*): Called with the path each time the page is written.
         wait (`Callable`, *optional*): Called with the seconds to wait. An exception that it raises ends the watch.
     """
@@ -102,7 +102,7 @@ def watch(
         begun = _has_line(os.path.join(folder, HISTORY_FILE)) or not os.path.isfile(os.path.join(folder, RUN_FILE))
         if stamps != seen and begun:
             seen = stamps
-            on_page(write_report(folder, path, reload_seconds=RELOAD))
+            on_page(write_report(read_run(folder), path, reload_seconds=RELOAD))
         wait(PAUSE)
 
 
@@ -123,7 +123,7 @@ def _has_line(path: str) -> bool:
         return False
 
 
-def _items(run: RunData, items: Items) -> Section:
+def _items(run: PlayedRun, items: Items) -> Section:
     """The section with the tasks of a run, or the prompts of a dataset, and a search."""
     title = "Tasks" if run.self_play or "task" in items.found else "Prompts"
     if items.packed is None:
