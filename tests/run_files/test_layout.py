@@ -1,6 +1,7 @@
 """The files of a run are named in one place and written in one place, and nowhere else in the package."""
 
 import ast
+import functools
 from pathlib import Path
 
 import trl_populora
@@ -23,17 +24,17 @@ WRITERS = {
 LIBRARIES = ("torch.save", "save_file", "save_pretrained", "savefig")  # write where they are told, which is aside
 
 
-def sources():
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = path.relative_to(PACKAGE).as_posix()
-        if not name.startswith(OTHERS):
-            yield name, ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def sources() -> dict[str, ast.AST]:
+    names = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
+    return {name: ast.parse(path.read_bytes()) for name, path in names.items() if not name.startswith(OTHERS)}
 
 
 def texts(tree: ast.AST) -> list[str]:
     """All texts in the code below a node, docstrings left out."""
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in prose)
+    nodes = list(ast.walk(tree))
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    constants = (node for node in nodes if isinstance(node, ast.Constant) and id(node) not in prose)
     return [node.value for node in constants if isinstance(node.value, str)]
 
 
@@ -60,12 +61,12 @@ def writing(tree: ast.AST) -> list[str]:
 
 
 def test_every_name_is_spelled_once():
-    found = {name: wrong for name, tree in sources() if (wrong := misspelled(tree))}
+    found = {name: wrong for name, tree in sources().items() if (wrong := misspelled(tree))}
     assert not found, "use trl_populora.run_files.layout"
 
 
 def test_every_file_is_written_by_one_room():
-    found = {name: wrong for name, tree in sources() if (wrong := writing(tree))}
+    found = {name: wrong for name, tree in sources().items() if (wrong := writing(tree))}
     assert not found, "use trl_populora.run_files.files"
 
 
