@@ -142,7 +142,8 @@ def prepare_output(args: PopulationSelfPlayConfig, problem: ValueError | None = 
 
     Raises:
         ValueError: If the folder holds another run, or the checkpoint does not exist. With `auto`, a run that was
-            stopped before its first checkpoint is started again; a finished one is not.
+            stopped before its first checkpoint is started again; a finished one is not, even with
+            `overwrite_output_dir`.
     """
     if problem is not None:
         raise problem
@@ -157,11 +158,14 @@ def prepare_output(args: PopulationSelfPlayConfig, problem: ValueError | None = 
             f"into it: a new run would replace what is there. Choose another folder."
         )
     finished = os.path.join(folder, POPULATION_FILE) in used
-    if used and not args.overwrite_output_dir and (finished or not auto):
+    if used and (finished if auto else not args.overwrite_output_dir):
+        again = (
+            "leave resume_from_checkpoint out, and set" if auto else "set resume_from_checkpoint: auto to go on, or"
+        )
         raise ValueError(
-            f"output_dir={folder!r} already holds a {'finished ' if finished else ''}run. "
-            f"{'Set' if auto else 'Set resume_from_checkpoint: auto to continue it,'} overwrite_output_dir: true to "
-            f"start from the beginning, or choose another folder."
+            f"output_dir={folder!r} already holds a {'finished ' if finished else ''}run"
+            f"{' without a checkpoint' if auto else ''}: {again} overwrite_output_dir: true to start from the "
+            "beginning, or choose another folder."
         )
     return None
 

@@ -368,8 +368,15 @@ def test_auto_starts_again_what_never_reached_a_checkpoint_but_nothing_finished(
         train.prepare_output(args)
     (folder / "checkpoint-2").rmdir()
     (folder / "population.json").write_text("{}")
-    with pytest.raises(ValueError, match="already holds a finished run"):
-        train.prepare_output(args)
+    for more in ({}, {"overwrite_output_dir": True}):
+        _, args = train.parse(recipe(resume_from_checkpoint="auto", **more))
+        with pytest.raises(
+            ValueError, match="holds a finished run without a checkpoint: leave resume_from_checkpoint"
+        ):
+            train.prepare_output(args)
+        with pytest.raises(ValueError, match="Train without resume_from_checkpoint"):
+            place.start(overwrite=bool(more))
+    assert [path.name for path in folder.iterdir()] == ["population.json"]
 
 
 REWARDS = """

@@ -141,12 +141,19 @@ def test_a_checkpoint_only_when_asked(client, hub, run):
     assert files == {f"last-checkpoint/{p.relative_to(source)}" for p in source.rglob("*") if p.is_file()}
     code, _, err = client(scripts.populora, "pull", "user/repo", "--output", str(run.parent / "a"), "--checkpoint")
     assert code == 0, err
-    resumed = {"resume_from_checkpoint": str(run.parent / "a" / "last-checkpoint"), "max_steps": 3}
+    assert not (run.parent / "a" / "last-checkpoint").exists()
+    resumed = {"resume_from_checkpoint": str(run.parent / "a" / "checkpoint-2"), "max_steps": 3}
     settings = {"num_teachers": 2, "num_students": 2, "per_device_train_batch_size": 12, "evolution_interval": 1}
     (run.parent / "more").mkdir()
     code, _, err = client(scripts.train, settings | resumed, str(run.parent / "more"))
     assert code == 0, err
     assert len((run.parent / "more/demo/history.jsonl").read_text().splitlines()) == 1
+    there = {"resume_from_checkpoint": "auto", "output_dir": str(run.parent / "a"), "max_steps": 3}
+    code, _, err = client(scripts.train, settings | there, str(run.parent / "more"))
+    assert code == 0, err
+    assert len((run.parent / "a/history.jsonl").read_text().splitlines()) == 3
+    members = [load_file(run.parent / place / "student_0/adapter_model.safetensors") for place in ("a", "more/demo")]
+    assert all(torch.equal(value, members[1][name]) for name, value in members[0].items())
 
 
 def test_nothing_but_the_checkpoint_leaves_its_folder(client, hub, run):

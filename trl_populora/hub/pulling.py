@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from ..run_files.files import is_free, read_json, write_files
+from ..run_files.files import is_free, move_folder, read_json, write_files
 from ..run_files.layout import (
     ADAPTER_CONFIG_FILE,
     ADAPTER_FILE,
@@ -15,6 +15,8 @@ from ..run_files.layout import (
     LAST_CHECKPOINT,
     POPULATION_FILE,
     STAGING_FOLDER,
+    TRAINER_STATE_FILE,
+    checkpoint_folder,
 )
 from ..run_files.run import read_table
 from .client import HubError, download, head
@@ -62,7 +64,8 @@ def pull(source: str, output: str, *, checkpoint: bool = False, token: str | Non
         source (`str`): `"user/repo[@revision][/folder]"`; with a folder, such as a member's, only that folder.
         output (`str`): Folder to create. It may exist if it is empty.
         checkpoint (`bool`, *optional*, defaults to `False`): Whether to download checkpoints, too. They contain pickle
-            files: load them only from people whom you trust.
+            files: load them only from people whom you trust. `last-checkpoint` becomes `checkpoint-N`, as in the
+            folder of the run, so `resume_from_checkpoint: auto` finds it.
         token (`str`, *optional*): Token that may read; the one you are logged in with if unset.
 
     Returns:
@@ -95,6 +98,7 @@ def pull(source: str, output: str, *, checkpoint: bool = False, token: str | Non
             os.makedirs(os.path.dirname(target), exist_ok=True)
             shutil.copyfile(os.path.join(cached, path), target)
         try:
+            _number_checkpoint(aside)
             check_adapters(aside)
         except ValueError as error:  # what was downloaded is removed: name it where it still is
             raise ValueError(str(error).replace(aside, str(reference))) from None
@@ -106,6 +110,16 @@ def pull(source: str, output: str, *, checkpoint: bool = False, token: str | Non
             os.rmdir(output)
         raise
     return str(reference._replace(revision=commit))
+
+
+def _number_checkpoint(folder: str) -> None:
+    last = os.path.join(folder, LAST_CHECKPOINT)
+    if not os.path.isdir(last):
+        return
+    state = read_json(os.path.join(last, TRAINER_STATE_FILE), missing="the checkpoint is incomplete. Ask its author.")
+    step = state.get("global_step")
+    if type(step) is int and step > 0 and not os.path.exists(checkpoint_folder(folder, step)):
+        move_folder(last, checkpoint_folder(folder, step))
 
 
 def _is_checkpoint(path: str) -> bool:

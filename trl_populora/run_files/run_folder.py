@@ -54,14 +54,16 @@ class RunFolder:
         """Begin a new run here, and remove what another one has left. Call it when nothing can be refused any more.
 
         Raises:
-            ValueError: If the folder holds results of another run and `overwrite` is false.
+            ValueError: If the folder holds results of another run and `overwrite` is false. To go on with the newest
+                checkpoint, without one: if the run is finished.
         """
         finished = os.path.isfile(os.path.join(self.path, POPULATION_FILE))
         used = self._used()
-        if used and not overwrite and (finished or not self.discard_unfinished):
+        if used and (finished if self.discard_unfinished else not overwrite):
+            others = "Train without" if self.discard_unfinished else "Resume it with"
             raise ValueError(
-                f"{self.path} already holds a run ({used[0]}). Resume it with "
-                "resume_from_checkpoint, choose another output_dir, or set overwrite_output_dir=true to discard it."
+                f"{self.path} already holds a run ({used[0]}). {others} resume_from_checkpoint, choose another "
+                "output_dir, or set overwrite_output_dir=true to discard it."
             )
         self.begun = True
         self._clear()
