@@ -43,8 +43,9 @@ ANSWERS = {
 
 
 def test_students_alone_count_without_spared_answers(run):
+    """To `b`, one student has one answer that counts, and the other two: each student counts the same."""
     own = run(0, ANSWERS)
-    assert right_by_question(own, EXAM, of="mean") == {"a": 0.25, "b": pytest.approx(1 / 3)}
+    assert right_by_question(own, EXAM, of="mean") == {"a": 0.25, "b": 0.5}
     assert right_by_question(own, EXAM, of="average") == {"a": 1.0, "b": 0.5, "c": 0.0}
     assert right_by_question(own, "no exam", of="mean") == {}
 
@@ -69,3 +70,12 @@ def test_common_seeds_and_questions_are_compared(run):
     assert with_questions(arm, [], EXAM, of="mean") is None and with_questions(arm, arm[:1], EXAM, of="mean") is None
     control += [single(run, "control", 9, no, no, no)]  # each arm has a seed of its own: the difference is not paired
     assert with_questions(arm, control, EXAM, of="mean") is None
+
+
+def test_runs_that_were_asked_other_questions_have_no_interval(run):
+    yes, no = ["solved", "solved"], ["wrong", "wrong"]
+    arm = [run(seed, {"student_0": {"a": yes, "b": no, "c": no}}, "arm") for seed in (0, 1)]
+    same = [run(seed, {"student_0": {"a": no, "b": yes, "c": [no, yes][seed]}}, "same") for seed in (0, 1)]
+    others = [run(seed, {"student_0": {"a": no, "b": yes, "d": [no, yes][seed]}}, "others") for seed in (0, 1)]
+    assert with_questions(arm, same, EXAM, of="mean") is not None
+    assert with_questions(arm, others, EXAM, of="mean") is None

@@ -131,7 +131,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Share of attempts at fill-ins that solved their task.",
             "0 to 1", when=f"{SELF_PLAY}, in rounds with fill-ins"),
         Metric("matches/played",
-            "Pairings of the round, also those without any valid task; without pairings with champions.",
+            "Different pairs of a teacher and a student that met in the round, also those without any valid task; "
+            "without pairings with champions.",
             "count", when=SELF_PLAY),
         Metric("matches/games",
             "Rated games between the current members so far. A game is an attempt at a task of a teacher.",

@@ -62,7 +62,7 @@ def select(
 
     The worst members are replaced, as in population based training (Jaderberg et al., 2017): floor(`fraction` * n)
     members, at least one. The parents of one child are different members. With `"truncation"`, they are drawn
-    uniformly from the best members, as many of them as members are replaced, or at least `num_parents`. With
+    uniformly from the best members, as many of them as `fraction` gives, or at least `num_parents`. With
     `"tournament"`, each is the best of `tournament_size` random members that are not replaced; with 1, fitness has no
     influence. `min_age`, `max_age` and the rule for ties (see [`ranking`]) are our choice.
 

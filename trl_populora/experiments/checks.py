@@ -77,7 +77,7 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
         raise ValueError(f"output={experiment.output!r} is not a folder. Name one for the runs and their results.")
     from ..training.trackers import check_trackers
 
-    sizes, names, versions = {}, {}, {}
+    sizes, names, questions, versions = {}, {}, {}, {}
     for arm in experiment.ordered_arms:
         recipe = experiment.run_recipe(base, experiment.job(f"{arm}/{experiment.seeds[0]}"))
         try:
@@ -100,6 +100,14 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
                         f"exams: {asked!r} is {exam.name!r} here and {names[asked]!r} in other arms, because exams of "
                         "different task types have different numbers of questions. Ask for at most as many as the "
                         "smallest one has."
+                    )
+                ids = {question.id for question in exam.questions}
+                if (others := questions.setdefault(asked, ids)) != ids:
+                    raise ValueError(
+                        f"exams: {len(ids - others)} of {len(ids)} questions of {asked!r} are none of arm "
+                        f"{experiment.ordered_arms[0]!r}, because their task types differ, so scores cannot be "
+                        "compared. Name an exam whose questions do not depend on task_types, such as one of your own "
+                        "(module:Name), or evaluate the runs with `populora evaluate`."
                     )
         except ValueError as error:
             raise ValueError(f"arm {arm!r}: {error}") from None

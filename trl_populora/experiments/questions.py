@@ -32,8 +32,8 @@ def with_questions(
         control_of (`str`, *optional*): The same for the control; as `of` if unset.
 
     Returns:
-        [`Reach`], or `None` if there are fewer than two common seeds or questions, if the difference is not paired
-        ([`~reporting.over_seeds.difference`]), or for another `of`.
+        [`Reach`], or `None` if there are fewer than two common seeds or questions, if runs were asked other questions,
+        if the difference is not paired ([`~reporting.over_seeds.difference`]), or for another `of`.
     """
     if of not in COMPARED:
         return None
@@ -41,13 +41,15 @@ def with_questions(
     if not (ours.keys() <= theirs.keys() or theirs.keys() <= ours.keys()):
         return None
     pairs = [
-        (right_by_question(ours[seed], exam, of=of), right_by_question(theirs[seed], exam, of=control_of or of))
+        (_judged(ours[seed], exam, of=of), _judged(theirs[seed], exam, of=control_of or of))
         for seed in sorted(ours.keys() & theirs.keys())
     ]
-    asked = set.intersection(*(set(one) for pair in pairs for one in pair)) if pairs else set()
-    questions = sorted(asked)
+    taken = [one for pair in pairs for one in pair]
+    if not taken or any(one.keys() != taken[0].keys() for one in taken):
+        return None
+    questions = [name for name in sorted(taken[0]) if all(one[name] for one in taken)]
     return over_questions(
-        np.array([[one[question] - other[question] for question in questions] for one, other in pairs], ndmin=2)
+        np.array([[fmean(one[name]) - fmean(other[name]) for name in questions] for one, other in pairs], ndmin=2)
     )
 
 
@@ -57,7 +59,13 @@ def without_answers(runs: Sequence[PlayedRun], exam: str) -> list[str]:
 
 
 def right_by_question(run: PlayedRun, exam: str, *, of: str) -> dict[str, float]:
-    """Question -> share of right answers in a run's exam, without spared answers. A single student is its average."""
+    """Question -> share of right answers in a run's exam, without spared answers: the mean over players, as in their
+    score. A single student is its average."""
+    return {question: fmean(own) for question, own in _judged(run, exam, of=of).items() if own}
+
+
+def _judged(run: PlayedRun, exam: str, *, of: str) -> dict[str, list[float]]:
+    """Question -> share of right answers of each player, without spared answers and players that have no others."""
     import pyarrow.parquet
 
     scores = next((one["scores"] for one in run.evaluation.get("exams", ()) if one["exam"] == exam), {})
@@ -66,10 +74,11 @@ def right_by_question(run: PlayedRun, exam: str, *, of: str) -> dict[str, float]
         players = {AVERAGE}
     folder = os.path.join(run.folder, EVALUATION_FOLDER)
     names = os.listdir(folder) if os.path.isdir(folder) else ()
-    found: dict[str, list[bool]] = {}
+    found: dict[str, dict[str, list[bool]]] = {}
     for name in (one for one in names if one.endswith(TABLE_SUFFIX)):
         columns = ["exam", "player", "question", "verdict"]
         for row in pyarrow.parquet.read_table(os.path.join(folder, name), columns=columns).to_pylist():
-            if row["exam"] == exam and row["player"] in players and row["verdict"] != "spared":
-                found.setdefault(row["question"], []).append(row["verdict"] == "solved")
-    return {question: fmean(own) for question, own in found.items()}
+            if row["exam"] == exam and row["player"] in players:
+                given = found.setdefault(row["question"], {}).setdefault(row["player"], [])
+                given += [row["verdict"] == "solved"] * (row["verdict"] != "spared")
+    return {question: [fmean(given) for given in own.values() if given] for question, own in found.items()}
