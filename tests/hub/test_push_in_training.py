@@ -87,6 +87,7 @@ def test_the_last_push_brings_the_last_checkpoint(client, hub, tmp_path, strateg
     hub.failures = [("POST", "/commit/")]
     code, _, err = client(scripts.train, PUSHED | {"plots": False, "hub_strategy": strategy}, str(tmp_path))
     assert code == 0, err
+    assert json.loads((tmp_path / "demo/run.json").read_text())["revision"] == hub_head(hub, "user/base")
     manifest = json.loads(hub.read("user/repo", f"{place}/manifest.json"))
     assert manifest == json.loads((tmp_path / "demo/checkpoint-2/manifest.json").read_text())
 
@@ -119,5 +120,5 @@ def test_tags_and_the_dataset_of_a_script(client, hub, tmp_path):
     assert "2 students, each a LoRA adapter" in text and "[`user/prompts`]" in text and "# ours: a" in text
 
 
-def hub_head(hub):
-    return hub.repos["model", "user/repo"].commits[-1][0]
+def hub_head(hub, repo="user/repo"):
+    return hub.repos["model", repo].commits[-1][0]

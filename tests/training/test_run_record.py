@@ -21,8 +21,8 @@ from trl_populora.run_files.layout import STATE_FILE
 from trl_populora.run_files.run import Run, open_run
 from trl_populora.run_files.secrets import HIDDEN
 from trl_populora.tasks.countdown import Countdown
-from trl_populora.training import PopulationSelfPlayTrainer
-from trl_populora.training.run_record import hardware, run_record
+from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+from trl_populora.training.run_record import base_revision, hardware, run_record
 from trl_populora.training.saving import save_run
 from trl_populora.training.uploading import card_facts
 
@@ -32,6 +32,15 @@ PROMPTS = Dataset.from_dict({"prompt": [f"say {word}" for word in "one two three
 
 def record_of(trainer):
     return json.loads((Path(trainer.args.output_dir) / "run.json").read_text())
+
+
+def test_the_commit_of_a_base_is_read_from_its_place_in_the_cache(tmp_path):
+    args = PopulationSelfPlayConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)
+    commit = "0123456789abcdef" * 2 + "01234567"
+    assert base_revision(f"/cache/models--user--base/snapshots/{commit}", args) == commit
+    assert base_revision(f"/cache/models--user--base/snapshots/{commit[1:]}", args) is None
+    assert base_revision(str(tmp_path), args) is base_revision("nobody/nothing", args) is None
+    assert base_revision(tiny_model(), args) is None
 
 
 @pytest.mark.slow

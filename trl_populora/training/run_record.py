@@ -7,7 +7,8 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from transformers.utils import logging
+from huggingface_hub import try_to_load_from_cache
+from transformers.utils import CONFIG_NAME, extract_commit_hash, logging
 from trl import GRPOConfig
 
 from ..reporting.model_card import versions
@@ -47,7 +48,7 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
     record = {
         "model": trainer.base_model_name,
         "model_on_hub": hub_id(trainer.base_model_name) is not None,  # here and now; elsewhere, a path means nothing
-        "revision": getattr(config, "_commit_hash", None),
+        "revision": trainer.base_revision,
         "quantization": _plain(getattr(config, "quantization_config", None)),
         "lora": None if trainer.given_lora is None else _plain(trainer.given_lora.to_dict()),
         "dataset": trainer.dataset_name,
@@ -68,6 +69,17 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
         "isolation": source.executor.isolation if source.executor is not None else None,
     }
     return without_secrets(record) | {"exams": {exam.name: exam.version for exam in trainer.probes.exams or ()}}
+
+
+def base_revision(model: Any, args: "PopulationSelfPlayConfig") -> str | None:
+    """Commit on the Hub of a base that was loaded by its name: from its place in the Hub's cache, because no model or
+    configuration holds it. `None` for a local folder, and for a model that was made before."""
+    if not isinstance(model, str):
+        return None
+    path: Any = os.path.join(model, CONFIG_NAME)
+    if hub_id(model):
+        path = try_to_load_from_cache(model, CONFIG_NAME, revision=(args.model_init_kwargs or {}).get("revision"))
+    return extract_commit_hash(path, None) if isinstance(path, str) else None
 
 
 def other_settings(args: "PopulationSelfPlayConfig") -> dict[str, Any]:

@@ -61,6 +61,7 @@ from .ranks import Ranks, decided_by_first
 from .resuming import adopt_optimizer, check_adapters, load_finished, load_run
 from .reward_functions import checked, numbered
 from .row_source import RowSource, checked_rows
+from .run_record import base_revision
 from .samplers import check_sampler, make_sampler
 from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
@@ -197,7 +198,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             )
         self.reward_func_names = numbered(self.reward_func_names)
         self._attach(population, source, sampler)
-        self.given_lora = peft_config
+        self.given_lora, self.base_revision = peft_config, base_revision(model, args)
         self.on_round, self.on_probe = on_round, on_probe
         self.stopping = StopCallback(self)
         self.add_callback(RoundCallback(self))
