@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from trl_populora import cli
-from trl_populora.shipped import RECIPES, copy_recipes, list_recipes
+from trl_populora.shipped import RECIPES, copy_recipes, list_recipes, shipped_base
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -155,3 +155,12 @@ def test_a_wheel_brings_the_command_and_the_recipes_and_trains(tmp_path):
     adapter = json.loads((tmp_path / "runs/demo/student_0/adapter_config.json").read_text())
     assert len(adapter["target_modules"]) == 7  # all kinds of linear layers
     assert {one.stem for one in (site / "bin").iterdir()} == {"populora", "trl-populora"}
+
+
+def test_a_base_of_the_recipes_is_known_in_a_copy_unless_it_was_changed(tmp_path):
+    copy = tmp_path / "recipes" / "tiny" / "base"
+    copy.mkdir(parents=True)
+    shutil.copyfile(RECIPES / "tiny/base/model.safetensors", copy / "model.safetensors")
+    assert shipped_base(str(copy)) == shipped_base("recipes/tiny/base") == "recipes/tiny/base"
+    (copy / "model.safetensors").write_bytes(b"trained on")
+    assert shipped_base(str(copy)) is shipped_base("recipes/tiny/other") is shipped_base("tiny") is None

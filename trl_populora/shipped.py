@@ -1,5 +1,6 @@
 """The recipes that come with the package: where they are, what each one is, and copies of them to change."""
 
+import filecmp
 import os
 import re
 import shutil
@@ -12,6 +13,8 @@ from .settings import suggest
 PACKAGE = Path(__file__).resolve().parent
 RECIPES = PACKAGE / "recipes" if (PACKAGE / "recipes").is_dir() else PACKAGE.parent / "recipes"
 """Folder of the recipes: inside an installed package, beside it in a clone (setup.py)."""
+
+SAFE_WEIGHTS = "model.safetensors"
 
 MENTION = re.compile(r"\brecipes(?:/([\w./-]+)|\.([\w.]+))")
 """Finds names of other recipe files in a text, as paths or as modules."""
@@ -56,6 +59,16 @@ def copy_recipes(name: str, folder: str | os.PathLike) -> tuple[list[Path], list
         shutil.copyfile(RECIPES / file, copy)
         written.append(copy)
     return written, kept
+
+
+def shipped_base(model: str) -> str | None:
+    """`"recipes/chains/base"` for the path of a base model that comes with the recipes, or of a copy of it."""
+    found = re.search(r"(?:^|/)recipes/([\w.-]+/[\w.-]+)/?$", model)
+    if not found or not (RECIPES / found[1] / "config.json").is_file():
+        return None
+    own, copy = RECIPES / found[1] / SAFE_WEIGHTS, Path(model).expanduser() / SAFE_WEIGHTS
+    changed = copy.is_file() and not filecmp.cmp(own, copy, shallow=False)
+    return None if changed else f"recipes/{found[1]}"
 
 
 def told_if_shipped(path: str) -> str:

@@ -36,7 +36,8 @@ def test_every_job_is_trained_and_examined_and_then_skipped(plan, view, stub):
 def test_a_failure_ends_no_other_job(plan, view, stub):
     problems = run(plan, view, stub(**{"one/0": "print('hm'); raise SystemExit('no such thing')", "two/1": "pass"}))
     assert problems.keys() == {"one/0", "two/1"}
-    assert "training ended with exit code 1: no such thing (" in problems["one/0"] and "job.log)" in problems["one/0"]
+    assert "training ended with exit code 1; its log ends with: no such thing (" in problems["one/0"]
+    assert "job.log)" in problems["one/0"]
     assert "training was stopped before its last round" in problems["two/1"]  # it left no population
     states = {job.name: stage(job, EXAMS) for job in plan.read().all_jobs}
     assert states == {"one/0": Stage.TRAIN, "two/0": Stage.DONE, "one/1": Stage.DONE, "two/1": Stage.TRAIN}

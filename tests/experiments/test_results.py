@@ -163,7 +163,7 @@ def test_the_table_says_what_the_record_says(finished):
     with ExperimentView({}, file=(told := io.StringIO())) as view:
         view.tables(record)
     text = told.getvalue()
-    assert "two/1: failed: training ended with exit code 1: broken" in text
+    assert "two/1: failed: training ended with exit code 1; its log ends with: broken" in text
     assert "An arm has one seed, 0: the difference is that of this seed (solved of two, exam of two)." in " ".join(
         text.split()
     )

@@ -6,7 +6,7 @@ import pytest
 
 from tests.reporting.conftest import make_round
 from trl_populora.reporting.drawing import COLOURS
-from trl_populora.reporting.family_tree import MARKERS, REST, plot_family_tree
+from trl_populora.reporting.family_tree import MARKERS, REST, operator_markers, plot_family_tree
 
 
 def birth(slot, version, *parents, operator="clone"):
@@ -94,3 +94,9 @@ def test_labels_of_large_populations_do_not_overlap(size, replaced):
     assert all(below.y1 <= above.y0 for above, below in zip(labels, labels[1:]))
     width, height = figure.get_size_inches()
     assert width < 20 and height < 20
+
+
+def test_operators_of_the_users_own_have_markers_of_their_own():
+    markers = operator_markers({"dare", "mine:b", "mine:a"})
+    assert list(markers) == ["dare", "mine:a", "mine:b"] and markers["dare"] == MARKERS["dare"]
+    assert len({*markers.values(), *MARKERS.values()}) == len(MARKERS) + 2

@@ -56,6 +56,16 @@ def test_what_teachers_were_paid_for(reward, words):
     assert f"to propose valid tasks (`sql`) {words}, students to solve them" in told
 
 
+@pytest.mark.parametrize("teachers, told", [
+    (1, "and no model does. Reward functions of the run's own were added: `short`, `mine:b`. Method:"),
+    (0, "each by the rewards (`short`, `mine:b`) of its own completions"),
+])  # fmt: skip
+def test_reward_functions_are_named(teachers, told):
+    members = table(teachers=teachers, students=2)
+    assert told in model_card(members, base_model="b/b", rewards=["self_play_reward", "short", "mine:b"])
+    assert "were added" not in model_card(members, base_model="b/b", rewards=["self_play_reward"])
+
+
 @pytest.mark.parametrize("teachers", [1, 0])
 @pytest.mark.parametrize(("roles", "who"), [("both", "Members of a role"), ("students", "Students")])
 def test_recombination_is_told(teachers, roles, who):
@@ -110,6 +120,9 @@ def test_a_base_is_on_the_hub_if_it_was_when_the_run_began(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("base, words", [
     ("tiny", "comes with trl-populora (`populora recipes copy tiny`)"),
+    ("recipes/chains/base", "`recipes/chains/base`, which is not on the Hub but comes with trl-populora (`populora rec"),
+    ("/home/me/recipes/chains/base/", 'base = "recipes/chains/base"  # after `populora recipes copy chains`'),
+    ("/home/me/recipes/chains/mine", "`mine`, a local model that is not on the Hub"),
     ("/home/me/models/mine", "`mine`, a local model that is not on the Hub"),
 ])  # fmt: skip
 def test_a_base_that_is_not_on_the_hub(base, words):  # and the card of a repository tells no path

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("plotly")
 
+from tests.reporting.conftest import make_round
 from tests.reporting.made_run import MadeRun
 from tests.reporting.test_page_rendering import HOSTILE, embedded
 from tests.tiny import lora, tiny_population
@@ -248,6 +249,18 @@ def test_cosines_are_those_of_the_log(tmp_path):
     assert cosines["student_1", "student_1"] == pytest.approx(1)
     with pytest.raises(ValueError, match="is missing"):
         adapter_cosines({name: str(tmp_path / name) for name in ("student_0", "nobody")})
+
+
+def test_an_alarm_about_other_members_is_the_same_alarm():
+    said = ["no valid proposal from teacher_0, teacher_2", "no valid proposal from teacher_2", "student_0: a", "b"]
+    rounds = [make_round(n, alarms=alarms) for n, alarms in enumerate((said[:1], said[1:3], [], said[1:2] + said[3:]))]
+    assert alarm_spans(rounds) == [
+        ("no valid proposal from teacher_2 (3 rounds), teacher_0 (1 round)", 1, 4, 3),
+        ("b", 4, 4, 1),
+        ("student_0: a", 2, 2, 1),
+    ]
+    many = make_round(0, alarms=["no valid proposal from " + ", ".join(f"teacher_{k}" for k in range(10))])
+    assert alarm_spans([many])[0][0].endswith("teacher_7 (1 round), 2 others")
 
 
 def test_every_alarm_has_advice(made):

@@ -276,19 +276,19 @@ class _Jobs:
 def failure(ended: Stage, code: int, job: Job) -> str:
     """Why a job is not done, in one line: how its process ended, and the last line of its log."""
     if code == 0 and ended is Stage.TRAIN:
-        return f"training was stopped before its last round; the same command continues it: {last_words(job)}"
+        return f"training was stopped before its last round; the same command continues it; {last_words(job)}"
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return f"{ended.value} ended with {how}: {last_words(job)}"
+    return f"{ended.value} ended with {how}; {last_words(job)}"
 
 
 def last_words(job: Job) -> str:
-    """The last line of a job's log, and where that is."""
+    """In words, the last line of a job's log, and where that is."""
     path = os.path.join(job.folder, JOB_LOG)
     with open(path, "rb") as file:
         file.seek(max(os.path.getsize(path) - 4096, 0))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     lines = lines[-1:] if lines and not lines[-1].startswith("$ ") else []  # that is the command
-    return f"{lines[-1][:300] if lines else 'it said nothing'} ({path})"
+    return f"its log ends with: {lines[-1][:300]} ({path})" if lines else f"it said nothing ({path})"
 
 
 def shares(slots: int, *, cores: int, gpus: Sequence[str] = ()) -> Callable[[int], dict[str, str]]:

@@ -145,7 +145,7 @@ def _job(job: Job, asked: Asked, problems: Mapping[str, str]) -> dict[str, Any]:
     if now is Stage.EXAMS:
         why += f" ({untaken(job.folder, asked)})"
     if kind == "unfinished" and os.path.isfile(log):
-        why += f"; its log ends with: {last_words(job)}"
+        why += f"; {last_words(job)}"
     return {
         "job": job.name,
         "arm": job.arm,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 from ..diagnostics import RoundSummary
+from .tables import counted
 
 
 ADVICE: tuple[tuple[str, str], ...] = (
@@ -70,6 +73,9 @@ ADVICE: tuple[tuple[str, str], ...] = (
     ),
 )
 """Part of an alarm's words -> advice. Thresholds of the alarms are in `diagnostics` and `training/guard.py`."""
+NAMES = re.compile(r"\b(?:teacher|student|agent)_\d+\b(?:, (?:teacher|student|agent)_\d+\b)*")
+"""Members in an alarm, with commas between them."""
+MOST_NAMES = 8
 UNKNOWN = "No advice is known for this alarm. The log of the run may say more."
 
 
@@ -79,10 +85,26 @@ def advice(alarm: str) -> str:
 
 
 def alarm_spans(history: Sequence[RoundSummary]) -> list[tuple[str, int, int, int]]:
-    """Every alarm of a run with its first round and its last, from 1, and how many rounds had it; newest first."""
-    spans: dict[str, list[int]] = {}
+    """Every alarm of a run with its first round and its last, from 1, and how many rounds had it; newest first.
+
+    An alarm about some members is one alarm, whoever they were, and tells how many rounds each of them had it.
+    """
+    spans: dict[str, dict[int, None]] = {}
+    about: dict[str, Counter[str]] = {}
     for summary in history:
         for alarm in summary.alarms:
-            spans.setdefault(alarm, []).append(summary.round + 1)
-    told = [(alarm, rounds[0], rounds[-1], len(rounds)) for alarm, rounds in spans.items()]
+            found = NAMES.findall(alarm)
+            kind = NAMES.sub("…", alarm) if len(found) == 1 else alarm
+            spans.setdefault(kind, {})[summary.round + 1] = None
+            about.setdefault(kind, Counter()).update(found[0].split(", ") if len(found) == 1 else ())
+    told = [(_named(kind, about[kind]), min(rounds), max(rounds), len(rounds)) for kind, rounds in spans.items()]
     return sorted(told, key=lambda one: (-one[2], one[1]))
+
+
+def _named(kind: str, members: Counter[str]) -> str:
+    """An alarm with the members that it was about, those with the most rounds first."""
+    if len(members) < 2:
+        return kind.replace("…", next(iter(members), "…"), 1)
+    told = [f"{name} ({counted(count, 'round')})" for name, count in members.most_common(MOST_NAMES)]
+    more = [f"{len(members) - MOST_NAMES} others"] if len(members) > MOST_NAMES else []
+    return kind.replace("…", ", ".join([*told, *more]), 1)

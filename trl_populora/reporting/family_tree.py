@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from ..diagnostics import RoundSummary
@@ -36,7 +37,8 @@ MARKERS = {
     "clone": "<",
 }
 REST = "#BBBBBB"
-OTHER_MARKER = "*"  # an operator of the user's own
+OTHER_MARKERS = "*dH8"
+"""For operators of the user's own, in the order of their names; more than four share them."""
 
 
 def family_tree(folder: str | os.PathLike, history: Sequence[RoundSummary] = ()) -> str:
@@ -75,17 +77,25 @@ def plot_family_tree(history: Sequence[RoundSummary]) -> Figure | None:
     height = max(3.2, 0.26 * max(map(len, sides)) + 1.6)
     width = max(5.4, min(0.28 * len(numbers) + 3, 8.5))
     figure, axes = new_figure(1, len(sides), size=(width * len(sides), height))
+    markers = operator_markers({event["operator"] for _, event in births})
     for axis, side in zip(axes, sides):
         own = [(number, event) for number, event in births if event["slot"] in side]
-        _draw_side(axis, side, own, lives=lives(history), end=history[-1].round + 1, slant=slant)
-    _legend(figure, {event["operator"] for _, event in births})
+        _draw_side(axis, side, own, markers, lives=lives(history), end=history[-1].round + 1, slant=slant)
+    _legend(figure, markers)
     return figure
+
+
+def operator_markers(names: set[str]) -> dict[str, str]:
+    """Operator -> its marker, first those of the package."""
+    own = zip(sorted(names - MARKERS.keys()), cycle(OTHER_MARKERS))
+    return {name: marker for name, marker in MARKERS.items() if name in names} | dict(own)
 
 
 def _draw_side(
     axis: Axes,
     side: Sequence[str],
     births: Sequence[tuple[int, Mapping]],
+    markers: Mapping[str, str],
     *,
     lives: Mapping[str, tuple[int, int]],
     end: int,
@@ -111,8 +121,8 @@ def _draw_side(
         for k, (parent, _) in enumerate(parents):
             ink = {"color": "#999999", "linewidth": 0.6} if k else {"color": own, "linewidth": 1.2}
             axis.plot([number - slant, number], [lane[parent], lane[slot]], zorder=1, **ink)
-        marker = MARKERS.get(event["operator"], OTHER_MARKER)
-        axis.plot([number], [lane[slot]], marker=marker, color=own, markeredgecolor="black", markersize=6, zorder=3)
+        marker = {"marker": markers[event["operator"]], "markeredgecolor": "black", "markersize": 6}
+        axis.plot([number], [lane[slot]], color=own, zorder=3, **marker)
     for name, (start, version) in since.items():
         axis.hlines(lane[name], start, lives[name][1], color=colour(name, version), linewidth=3)
     axis.set_yticks(range(len(side)), [f"{name}@{latest[name]}" for name in side], fontsize=7)
@@ -124,12 +134,11 @@ def _draw_side(
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _legend(figure: Figure, operators: set[str]) -> None:
+def _legend(figure: Figure, markers: Mapping[str, str]) -> None:
     from matplotlib.lines import Line2D
 
-    known = [name for name in MARKERS if name in operators] + sorted(operators - MARKERS.keys())
     handles = [
-        Line2D([], [], marker=MARKERS.get(name, OTHER_MARKER), color="white", markeredgecolor="black", label=name)
-        for name in known
+        Line2D([], [], marker=marker, color="white", markeredgecolor="black", label=name)
+        for name, marker in markers.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6), fontsize=7, frameon=False)

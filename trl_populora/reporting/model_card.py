@@ -14,6 +14,7 @@ from ..diagnostics import RoundSummary
 from ..run_files.files import write_file
 from ..run_files.layout import CARD_FILE, HISTORY_FILE, PLOTS_FOLDER
 from ..run_files.run import BASE, TINY, hub_id
+from ..shipped import shipped_base
 from .evaluation_file import read_evaluation
 from .history import changes, read_history
 from .plots import PLOTS
@@ -32,6 +33,8 @@ PAID_TASKS = {
     "solvable": "that their matched student fails and somebody of the population solves",
 }
 """`teacher_reward` -> which valid tasks it pays for most, in words."""
+SELF_PLAY_REWARD = "self_play_reward"
+"""Name of the reward function that every run of self-play has."""
 
 OF_SELF_PLAY = {
     *("prompts_per_teacher", "task_types", "task_kwargs", "prompt_style", "prompt_template", "num_references"),
@@ -66,6 +69,7 @@ def model_card(
     settings: Mapping[str, object] | None = None,
     versions: Mapping[str, str] | None = None,
     dataset: str | None = None,
+    rewards: Sequence[str] = (),
     name: str | None = None,
     tags: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
@@ -85,6 +89,7 @@ def model_card(
         settings (`Mapping`, *optional*): Settings to show, by name. The first lines use some of them.
         versions (`Mapping`, *optional*): Package -> version.
         dataset (`str`, *optional*): Dataset of the students' prompts, if there were no teachers.
+        rewards (`Sequence[str]`, *optional*): Names of the reward functions.
         name (`str`, *optional*): Name of the model, for its title.
         tags (`Sequence[str]`, *optional*): Additional tags.
         metadata (`Mapping`, *optional*): Additional metadata, such as `license`. The card's own metadata have
@@ -108,7 +113,7 @@ def model_card(
     if evaluation and not evaluation["exams"]:
         evaluation = None
     head = _header(table, base, dataset, name or title, tags, metadata, evaluation)
-    sections = [head, f"# {title}\n\n{_introduction(table, base, settings, dataset, member)}"]
+    sections = [head, f"# {title}\n\n{_introduction(table, base, settings, dataset, rewards, member)}"]
     sections.append(_usage(repo_id, base, members, history, alone=member is not None))
     if history:
         sections.append(_results(history, members))
@@ -182,9 +187,11 @@ class CardBase(NamedTuple):
         """The base of a card on this machine, or of a repository, whose readers need no path of ours."""
         if id is not None:
             return cls(id, f"[`{id}`](https://huggingface.co/{id})", f'base = "{id}"')
-        if base_model == TINY:
-            words = "`tiny`, which is not on the Hub but comes with trl-populora (`populora recipes copy tiny`)"
-            return cls(None, words, 'base = "recipes/tiny/base"  # after `populora recipes copy tiny`')
+        if folder := shipped_base("recipes/tiny/base" if base_model == TINY else base_model):
+            command = f"`populora recipes copy {folder.split('/')[1]}`"
+            name = base_model if base_model == TINY else folder
+            words = f"`{name}`, which is not on the Hub but comes with trl-populora ({command})"
+            return cls(None, words, f'base = "{folder}"  # after {command}')
         own = os.path.basename(os.path.normpath(base_model))
         words = f"`{own}`, a local model that is not on the Hub: only people who have it can use the adapters"
         path = os.path.abspath(os.path.expanduser(base_model))
@@ -282,27 +289,37 @@ def _header(
     return f"---\n{data.to_yaml()}\n---"
 
 
-def _introduction(table: Mapping, base: CardBase, settings: Mapping, dataset: str | None, member: str | None) -> str:
+def _introduction(
+    table: Mapping,
+    base: CardBase,
+    settings: Mapping,
+    dataset: str | None,
+    rewards: Sequence[str],
+    member: str | None,
+) -> str:
     cite = f"[{TITLE}](https://huggingface.co/papers/{PAPER})."
     who = _who(table, base, member)
     every, roles = settings.get("recombination_interval"), settings.get("recombination_roles", "both")
     who_moves = "Members of a role" if roles == "both" else roles.capitalize()
     apart = ", except in rounds with a replacement" if settings.get("evolution_interval") else ""
     mixed = f" {who_moves} moved to their mean update every {every} rounds{apart}." if every else ""
+    others = [f"`{name}`" for name in rewards if name != SELF_PLAY_REWARD]
     if not table["num_teachers"]:
+        by = f" ({', '.join(others)})" if others else ""
         evolved = (
             ", and weak ones were replaced by variants of strong ones" if settings.get("evolution_interval") else ""
         )
         return (
-            f"{who}. The students were trained by GRPO on {_prompts(dataset)}, each by the rewards of its own "
-            f"completions{evolved}.{mixed} Populations of adapters: {cite}"
+            f"{who}. The students were trained by GRPO on {_prompts(dataset)}, each by the rewards{by} of its "
+            f"own completions{evolved}.{mixed} Populations of adapters: {cite}"
         )
     reward, types = settings.get("teacher_reward"), settings.get("task_types")
     kinds = f" ({', '.join(f'`{name}`' for name in types)})" if types else ""
     wanted = f" {PAID_TASKS.get(reward, f'that the reward function `{reward}` pays for')}" if reward else ""
+    besides = f" Reward functions of the run's own were added: {', '.join(others)}." if others else ""
     return (
         f"{who}. Teachers were trained to propose valid tasks{kinds}{wanted}, students to solve them. Programs and "
-        f"parsers judge the answers, and no model does.{mixed} Method: {cite}"
+        f"parsers judge the answers, and no model does.{besides}{mixed} Method: {cite}"
     )
 
 

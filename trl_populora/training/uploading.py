@@ -119,6 +119,7 @@ def card_facts(
         "settings": without_secrets(trainer.args.settings()),
         "versions": versions(),
         "dataset": trainer.dataset_name,
+        "rewards": list(trainer.reward_func_names),
     }
     own_tags = [tag for tag in getattr(trainer.model, "model_tags", None) or () if tag not in trainer._tag_names]
     return facts | trainer.told | {"tags": [*own_tags, *trainer.told.get("tags", ())]}

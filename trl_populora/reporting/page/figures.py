@@ -23,6 +23,8 @@ SEQUENTIAL = tuple((k / 4, f"var(--s{k})") for k in range(5))
 DIVERGING = ((0.0, "var(--d0)"), (0.5, "var(--d1)"), (1.0, "var(--d2)"))
 """Below, at and above zero."""
 MAX_FRAMES = 60
+TURNED = 8
+"""Columns beyond which their labels may be turned."""
 MAX_POINTS = 400
 Points = Sequence[tuple[float, float | None]]
 
@@ -115,6 +117,7 @@ def matrix_figure(
     import plotly.graph_objects as go
 
     chosen = thinned(list(frames), MAX_FRAMES)
+    turned = 7 * max(map(len, columns), default=0) if len(columns) > TURNED else 0  # pixels of labels
     low = 0 if diverging is None else -diverging
 
     def trace(name: str) -> go.Heatmap:
@@ -146,7 +149,12 @@ def matrix_figure(
         steps = [{"label": name, "method": "animate", "args": [[name], still]} for name in chosen]
         figure.update_layout(
             sliders=[
-                {"steps": steps, "active": len(steps) - 1, "currentvalue": {"prefix": "round "}, "pad": {"t": 34}}
+                {
+                    "steps": steps,
+                    "active": len(steps) - 1,
+                    "currentvalue": {"prefix": "round "},
+                    "pad": {"t": 34 + turned},
+                }
             ]
         )
     return figure
