@@ -120,7 +120,7 @@ def test_a_base_is_on_the_hub_if_it_was_when_the_run_began(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("base, words", [
     ("tiny", "comes with trl-populora (`populora recipes copy tiny`)"),
-    ("recipes/chains/base", "`recipes/chains/base`, which is not on the Hub but comes with trl-populora (`populora rec"),
+    ("recipes/chains/base", "`recipes/chains/base`, which is not on the Hub but comes with trl-populora"),
     ("/home/me/recipes/chains/base/", 'base = "recipes/chains/base"  # after `populora recipes copy chains`'),
     ("/home/me/recipes/chains/mine", "`mine`, a local model that is not on the Hub"),
     ("/home/me/models/mine", "`mine`, a local model that is not on the Hub"),
