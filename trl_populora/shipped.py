@@ -14,8 +14,6 @@ PACKAGE = Path(__file__).resolve().parent
 RECIPES = PACKAGE / "recipes" if (PACKAGE / "recipes").is_dir() else PACKAGE.parent / "recipes"
 """Folder of the recipes: inside an installed package, beside it in a clone (setup.py)."""
 
-SAFE_WEIGHTS = "model.safetensors"
-
 MENTION = re.compile(r"\brecipes(?:/([\w./-]+)|\.([\w.]+))")
 """Finds names of other recipe files in a text, as paths or as modules."""
 
@@ -66,8 +64,8 @@ def shipped_base(model: str) -> str | None:
     found = re.search(r"(?:^|/)recipes/([\w.-]+/[\w.-]+)/?$", model)
     if not found or not (RECIPES / found[1] / "config.json").is_file():
         return None
-    own, copy = RECIPES / found[1] / SAFE_WEIGHTS, Path(model).expanduser() / SAFE_WEIGHTS
-    changed = copy.is_file() and not filecmp.cmp(own, copy, shallow=False)
+    own, copy = RECIPES / found[1], Path(model).expanduser()
+    _, changed, _ = filecmp.cmpfiles(own, copy, os.listdir(own), shallow=False)
     return None if changed else f"recipes/{found[1]}"
 
 

@@ -50,7 +50,7 @@ def test_answers_are_kept_question_by_question(run):  # noqa: F811
     found = SCRIPT["answers_by_question"]({"arm": [run(3, ANSWERS), other], "none": []}, measures, {"quiz": EXAM})
     assert found == {
         "quiz, average": {"arm": {"3": "1 0.5 0", "4": "- - 1"}, "none": {}},
-        "quiz, mean": {"arm": {"3": "0.25 0.3333 -", "4": "- - 1"}, "none": {}},
+        "quiz, mean": {"arm": {"3": "0.25 0.5 -", "4": "- - 1"}, "none": {}},
     }
 
 
