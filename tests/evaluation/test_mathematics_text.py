@@ -83,6 +83,10 @@ def test_the_last_box(completion, answer):
         (r"-\frac{-3}{4}", Fraction(3, 4)),
         (r"1\frac{1}{2}", Fraction(3, 2)),
         ("2 1/2", Fraction(5, 2)),
+        (r"-2\ 1/8", Fraction(-17, 8)),
+        (r"2 \, 1/8", Fraction(17, 8)),
+        (r"2~\frac{1}{8}", Fraction(17, 8)),
+        ("2 100/300", Fraction(7, 3)),
         ("4.5e3", 4500),
         ("1E-3", Fraction(1, 1000)),
         (r"4.5 \times 10^{3}", 4500),
@@ -131,6 +135,8 @@ def test_many_units_take_no_time(unit):
 def test_tidy_drops_what_is_for_the_eye():
     assert tidy("$ \\displaystyle 10\\,080$.") == "10080"
     assert tidy("11,\\! 111,\\! 100") == "11111100"
+    assert tidy("1 200/3") == "1200/3" and tidy("1 000 000/3") == "1000000/3" and tidy("10\\,080/7") == "10080/7"
+    assert tidy("2 125/1000") == "2 125/1000"  # a mixed number
     assert tidy("\\$32,348") == "32,348"
     assert tidy("np.arcsin(10/13)") == "\\arcsin(10/13)"
     assert tidy("E_{1}\n+ E_2") == "\\Xi_{1} + \\Xi_2"

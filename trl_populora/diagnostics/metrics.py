@@ -105,6 +105,7 @@ MEASURED = f"{SELF_PLAY}, for task types that measure it"
 _PROBED = "at probes"
 _EXAMS = "at probes, with exams in `probe_kwargs`"
 _FOUNDERS = "at probes, with `founders` in `probe_kwargs`"
+_OF_ROWS = "; with `importance_sampling_level: sequence`, of these rows, also of those without a token that counts"
 _CLIPPED = "with the losses `grpo`, `dr_grpo`, `dapo` and `luspo`"
 _CORRECTED = "if the sampler reports log-probabilities, as vLLM does"
 _END = "at the end of training"
@@ -338,19 +339,19 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "batches).",
             "nats", when="`beta` > 0", evaluated=True),
         Metric("clip_ratio/low_mean",
-            "Share of tokens whose ratio was clipped from below, in the rows that `entropy` covers.",
+            f"Share of tokens whose ratio was clipped from below, in the rows that `entropy` covers{_OF_ROWS}.",
             "0 to 1", when=_CLIPPED, evaluated=True),
         Metric("clip_ratio/low_min",
             "The smallest such share in a row, as a mean over micro-batches.",
             "0 to 1", when=_CLIPPED, evaluated=True),
         Metric("clip_ratio/high_mean",
-            "Share of tokens whose ratio was clipped from above, in the rows that `entropy` covers.",
+            f"Share of tokens whose ratio was clipped from above, in the rows that `entropy` covers{_OF_ROWS}.",
             "0 to 1", when=_CLIPPED, evaluated=True),
         Metric("clip_ratio/high_max",
             "The largest such share in a row, as a mean over micro-batches.",
             "0 to 1", when=_CLIPPED, evaluated=True),
         Metric("clip_ratio/region_mean",
-            "Share of tokens whose ratio was clipped, in the rows that `entropy` covers.",
+            f"Share of tokens whose ratio was clipped, in the rows that `entropy` covers{_OF_ROWS}.",
             "0 to 1", when=_CLIPPED, evaluated=True),
         Metric("cispo_clip_ratio",
             "Share of tokens whose ratio was clipped, in the rows that `entropy` covers.",

@@ -19,7 +19,7 @@ from .page.figures import line_figure, look, thinned
 from .page.formats import NOTHING
 from .played_run import EXAMS, FINAL, read_run
 from .plots import MEASURES
-from .tables import SPENT
+from .tables import SPENT, counted
 
 
 class Shown(NamedTuple):
@@ -380,7 +380,7 @@ def _says_more(comparison: Comparison, measure: str) -> bool:
 
 
 def _seeds(found: Difference) -> str:
-    return f"{found.seeds} pairs" if found.paired else f"{found.seeds} and {found.control_seeds}"
+    return counted(found.seeds, "pair") if found.paired else f"{found.seeds} and {found.control_seeds}"
 
 
 def _interval(value: Interval | None, share: bool) -> Cell | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..diagnostics.metrics import matching
 from .comparison import Comparison
 from .comparison_page import comparison_sections
 from .experiment_view import ends, judged, results_remarks, with_interval
@@ -59,7 +60,7 @@ def answers_table(record: Mapping[str, Any]) -> Table:
                     Cell(measure, hint=_told(record["measures"][measure])),
                     Cell(arm, colour=look(drawn.index(arm))["color"] if arm in drawn else ""),
                     f"{known} of {len(record['seeds'])}",
-                    Cell(mean["mean"], _mean(mean, share="exam" in record["measures"][measure])) if mean else None,
+                    Cell(mean["mean"], _mean(mean, share=_is_share(record["measures"][measure]))) if mean else None,
                     Cell(0.0, "control") if control else Cell(one["difference"], with_interval(one)) if one else None,
                     NOTHING if one is None else ends(one["with_questions"]),
                     one and one["effect"],
@@ -133,6 +134,10 @@ def _told(measure: Mapping[str, Any]) -> str:
     if measure.get("exam") is not None:
         return f"{measure.get('of', 'mean')} of the students in the exam {measure['exam']}"
     return f"{measure['metric']}, mean over the last {measure.get('last', 10)} rounds"
+
+
+def _is_share(measure: Mapping[str, Any]) -> bool:
+    return "exam" in measure or any(metric.unit == "0 to 1" for metric in matching(measure["metric"]))
 
 
 def _mean(mean: Mapping[str, Any], *, share: bool) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from ...tasks.math.answers import DOUBT, last_box
-from ...tasks.math.written import DECIMAL, GROUPS, TEXT
+from ...tasks.math.written import DECIMAL, TEXT, join_groups
 
 
 MARK = "####"
@@ -64,7 +64,7 @@ def find_number(completion: str) -> str | None:
     line = rest.lstrip().partition("\n")[0]
     box = find_boxed(completion)
     for place in (line if mark else "", box or ""):
-        given = {_digits(match[0]) for match in _GIVEN.finditer(GROUPS.sub("", place))}
+        given = {_digits(match[0]) for match in _GIVEN.finditer(join_groups(place))}
         if given:
             return given.pop() if len(given) == 1 else None
     numbers = _GIVEN.findall(completion)

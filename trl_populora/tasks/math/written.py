@@ -32,13 +32,16 @@ _UNIT = (
 )
 _POWER = r"10\s*\^\s*(?:\{\s*([-+]?[0-9]{1,4})\s*\}|\(\s*([-+]?[0-9]{1,4})\s*\)|([-+]?[0-9]))"
 _TIMES = r"\s*(?:\\times|\\cdot|\*|×|x)\s*"
+_SPACE = r"(?:\\[,;:! ]|~|\s)*"
 _NUMBER = re.compile(
-    rf"(?P<sign>[-+]?)\s*(?:(?P<whole>[0-9]+(?![0-9.,]))?\s*(?P<fraction>{_FRACTION})|(?P<decimal>{DECIMAL})"
+    rf"(?P<sign>[-+]?)\s*(?:(?:(?P<whole>[0-9]+(?![0-9.,])){_SPACE})?(?P<fraction>{_FRACTION})|(?P<decimal>{DECIMAL})"
     rf"(?:[eE](?P<exponent>[-+]?[0-9]{{1,4}})|{_TIMES}(?P<power>{_POWER}))?|(?P<bare>{_POWER})|"
     r"(?P<repeating>[0-9]*\.[0-9]*\\(?:overline|bar)\s*(?:\{[0-9]+\}|[0-9])))"
     rf"(?P<unit>{_UNIT})(?P<percent>\\?%|percent)?\s*"
 )
-GROUPS = re.compile(r"(?<=[0-9])(?:\\[,;:! ]|~|\{,\}|,\\!|\\!| )\s*(?=[0-9]{3}(?![0-9]))")  # 10\,080, 11,\! 111
+_GROUPS = re.compile(  # 10\,080, 11,\! 111
+    r"(?<=[0-9])(?:\\[,;:! ]|~|\{,\}|,\\!|\\!| )\s*(?=([0-9]{3})(?![0-9])(?:\s*/\s*([0-9]{1,64}))?)"
+)
 _SIGNS = ("\\$", "$", "£", "€", "\\pounds", "\\euro", "\\displaystyle")
 _TIDY = {"−": "-", **dict.fromkeys(_SIGNS, " "), "E_": "\\Xi_", "np.": "\\"}
 _AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|rm)|mbox|boldsymbol)\s*\{([^{}]*)\}")
@@ -63,7 +66,17 @@ def tidy(text: str) -> str:
     spaces in `1 000` and `1\\,000`. `E_1`, which it takes for a power of e, has another name; so has `np.arcsin`."""
     for old, new in _TIDY.items():
         text = text.replace(old, new)
-    return GROUPS.sub("", " ".join(text.split()).removesuffix(".").strip())
+    return join_groups(" ".join(text.split()).removesuffix(".").strip())
+
+
+def join_groups(text: str) -> str:
+    """A text without spaces in `1 000` and `1\\,000`, but not without that of a mixed number: `2 125/1000`."""
+    return _GROUPS.sub(_between_groups, text)
+
+
+def _between_groups(space: re.Match[str]) -> str:
+    group, under = space.groups()
+    return space[0] if under and not group.startswith("0") and int(group) < int(under) else ""
 
 
 def read_number(text: str) -> Number | None:
