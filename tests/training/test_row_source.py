@@ -4,6 +4,7 @@ import math
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -131,7 +132,7 @@ def test_advantages_and_spared_rows_are_the_sources(make):
     trainer._compute_loss = lambda model, inputs: taken.append(inputs["advantages"]) or loss(model, inputs)
     trainer.train()
     values = torch.cat(taken)
-    assert values[values.isnan()].numel() == 1 and sorted(values[~values.isnan()].tolist()) == list(range(1, 12))
+    assert sorted(values.tolist()) == list(range(12))  # 0 is that of the spared row
     rows = trainer.source.rows_seen
     assert rows.training and rows.members == trainer.source.assign_members(12) and len(rows.tokens) == 12
     assert list(rows.by_function) == ["right_digits"] and rows.rewards[1:].min() > 0
@@ -246,6 +247,46 @@ def test_a_group_has_one_prompt_and_one_member(make, spoil, said):
         make(Wrong()).train()
     if "group" in said:
         make(WithAdvantages(), max_steps=1).train()
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "said"),
+    [
+        ("advantages", lambda found: np.zeros(1), r"of shape \(12,\) .* got array\(\[0.\]\) of shape \(1,\)"),
+        ("advantages", lambda found: [0.0] * 12, "a NumPy array of shape"),
+        ("advantages", lambda found: torch.zeros(12), "a NumPy array of shape"),
+        ("advantages", lambda found: np.zeros((12, 1)), r"got .* of shape \(12, 1\)"),
+        ("advantages", lambda found: np.full(12, np.nan), "a finite number for each row"),
+        ("spare", lambda found: [True] * 12, r"a tensor of shape \(12, 1\), with NaN"),
+        ("spare", lambda found: found[:, 0], r"a tensor of shape \(12, 1\), with NaN .* of shape \(12,\)"),
+        ("rollout", lambda found: None, "a dict of lists with one entry for each of 12 prompts"),
+        ("rollout", lambda found: found | {"prompt_ids": found["prompt_ids"][1:]}, "with one entry for each of 12"),
+        ("rollout", lambda found: found | {"logprobs": [0.0]}, "with one entry for each of 12"),
+        ("summary", lambda found: None, "must return a RoundSummary, got None. Change what super"),
+    ],
+)
+def test_what_a_source_returns_is_checked(make, name, spoil, said):
+    def returns(self, *args, **named):
+        return spoil(getattr(Sums, name)(self, *args, **named))
+
+    with pytest.raises(ValueError, match=rf"(?s)Wrong\.{name} .*{said}"):
+        make(type("Wrong", (Sums,), {name: returns})()).train()
+
+
+def test_a_source_may_log_without_ratings(make):
+    class Logs(Sums):
+        def finish(self, rows, metrics):
+            metrics["mine"].append(float(len(rows.members)))
+
+    trainer = make(Logs(), max_steps=1, logging_steps=1)
+    trainer.train()
+    assert trainer.state.log_history[0]["mine"] == 12 and len(trainer.source.scored.rewards) == 12
+    assert read_history(trainer.args.output_dir)[0].members[0].mu is None
+
+
+def test_ratings_are_of_a_run_and_not_of_a_class(make):
+    with pytest.raises(ValueError, match=r"Shared.ratings is an attribute of the class. Set self.ratings in `setup`"):
+        make(type("Shared", (Sums,), {"ratings": SimpleNamespace()})())
 
 
 def test_ratings_of_ones_own_need_their_methods(make):

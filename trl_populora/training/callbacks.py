@@ -19,6 +19,7 @@ from ..evolution import EvolutionEvent, NotFiniteError, evolve, recombine
 from .config import PopulationSelfPlayConfig
 from .probing import probe
 from .resuming import cut_back
+from .row_source import checked_summary
 from .run_record import write_run_file
 from .trackers import Trackers
 
@@ -101,7 +102,7 @@ class RoundCallback(TrainerCallback):
         # before evolution: members as they played
         updates = trainer.updates
         norms = {name: fmean(steps) for name, steps in updates.norms.items()}
-        summary = self._weighed(trainer.source.summary(grad_norms=norms))
+        summary = self._weighed(checked_summary(trainer.source, norms))
         members = tuple(replace(one, updates=updates.counts[one.name]) for one in summary.members)
         summary = replace(summary, members=members)
         updates.begin_round()

@@ -105,7 +105,7 @@ class DatasetSource(RowSource):
     def summary(self, *, grad_norms: Mapping[str, float]) -> RoundSummary:
         """As of every source, with an alarm if no row has an advantage."""
         summary = super().summary(grad_norms=grad_norms)
-        groups = self._scored.rewards.reshape(-1, self.args.num_generations).tolist()
+        groups = self.scored.rewards.reshape(-1, self.args.num_generations).tolist()
         return replace(summary, alarms=(*summary.alarms, *equality_alarms(groups)))
 
     def _check(self, name: str, dataset: Any) -> None:

@@ -72,6 +72,82 @@ def checked_rows(
     return rows, members
 
 
+def checked_rewards(source: "RowSource", rewards: torch.Tensor) -> torch.Tensor:
+    """What `RowSource.spare` makes of rewards.
+
+    Raises:
+        ValueError: If that is no tensor of their shape.
+    """
+    found: Any = source.spare(rewards)
+    if not isinstance(found, torch.Tensor) or found.shape != rewards.shape:
+        raise ValueError(
+            f"{type(source).__name__}.spare must return the rewards, a tensor of shape {tuple(rewards.shape)}, with "
+            f"NaN for rows that must not count, got {_told(found)}."
+        )
+    return found
+
+
+def checked_advantages(source: "RowSource", rows: ScoredRows) -> np.ndarray | None:
+    """What `RowSource.advantages` returns for rows, with 0 for rows that do not count (their reward is NaN).
+
+    Raises:
+        ValueError: If that is neither `None` nor one finite number for each row that counts.
+    """
+    found: Any = source.advantages(rows)
+    if found is None:
+        return None
+    if isinstance(found, np.ndarray) and found.dtype.kind in "fiu" and found.shape == rows.rewards.shape:
+        counted = np.where(np.isnan(rows.rewards), 0.0, found)
+        if np.isfinite(counted).all():
+            return counted
+    raise ValueError(
+        f"{type(source).__name__}.advantages must return None or a NumPy array of shape {rows.rewards.shape} with a "
+        f"finite number for each row that counts, got {_told(found)}."
+    )
+
+
+def checked_rollout(
+    source: "RowSource", prompts: list, trainer: "PopulationSelfPlayTrainer"
+) -> dict[str, list | None]:
+    """What `RowSource.rollout` returns for prompts.
+
+    Raises:
+        ValueError: If that is not a prompt, a completion and, if any, log-probabilities for each.
+    """
+    found: Any = source.rollout(prompts, trainer)
+    lists = isinstance(found, Mapping) and all(
+        isinstance(found.get(name), list) and len(found[name]) == len(prompts)
+        for name in ("prompt_ids", "completion_ids", *(["logprobs"] if found.get("logprobs") is not None else []))
+    )
+    if not lists:
+        raise ValueError(
+            f"{type(source).__name__}.rollout must return a dict of lists with one entry for each of {len(prompts)} "
+            f"prompts: 'prompt_ids', 'completion_ids' and 'logprobs' (or None for that), got {_told(found)}. "
+            "`RowSource.as_rollout` makes it."
+        )
+    return dict(found)
+
+
+def checked_summary(source: "RowSource", norms: Mapping[str, float]) -> RoundSummary:
+    """What `RowSource.summary` returns.
+
+    Raises:
+        ValueError: If that is no [`RoundSummary`].
+    """
+    found: Any = source.summary(grad_norms=norms)
+    if not isinstance(found, RoundSummary):
+        raise ValueError(
+            f"{type(source).__name__}.summary must return a RoundSummary, got {_told(found)}. Change what "
+            "super().summary(...) returns with dataclasses.replace."
+        )
+    return found
+
+
+def _told(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return f"{value!r:.100}" + ("" if shape is None else f" of shape {tuple(shape)}")
+
+
 class RowSource(ABC):
     """Where rows come from.
 
@@ -92,6 +168,7 @@ class RowSource(ABC):
             be compared yet.
         task_types (`Mapping[str, TaskType]`), executor ([`Executor`]): Task types and sandbox, if there are any.
         dataset_hash (`dict`, *optional*): Hashes of the rows of a user's datasets, by which a resume notices others.
+        scored ([`ScoredRows`]): The newest rows that members learn from, with their rewards; from the first round on.
 
     Example:
         ```python
@@ -115,8 +192,8 @@ class RowSource(ABC):
     sampler: "Sampler"
     ranks: Ranks
     ratings: "Ratings | RewardRatings"
+    scored: ScoredRows
     buffer: "TaskBuffer"  # of self-play only
-    _scored: ScoredRows  # from the first round on
 
     # While the trainer is constructed ----------------------------------------------------------------------------
 
@@ -161,7 +238,17 @@ class RowSource(ABC):
         return Dataset.from_dict({"prompt": ["made by the source"] * groups}), None
 
     def setup(self, args: PopulationSelfPlayConfig, population: Population, sampler: "Sampler", ranks: Ranks) -> None:
-        """Gets the objects that the trainer has made. A subclass that overrides this must call it first."""
+        """Gets the objects that the trainer has made. A subclass that overrides this must call it first. Then it may
+        set other `ratings`.
+
+        Raises:
+            ValueError: If `ratings` is an attribute of the class, which several runs would share.
+        """
+        if hasattr(type(self), "ratings"):
+            raise ValueError(
+                f"{type(self).__name__}.ratings is an attribute of the class. Set self.ratings in `setup`, after "
+                "super().setup(...)."
+            )
         self.args, self.population, self.sampler, self.ranks = args, population, sampler, ranks
         self.ratings = RewardRatings(list(population), window=args.evolution_interval or 20)
         self._evaluated = 0  # rows since the last round
@@ -213,15 +300,18 @@ class RowSource(ABC):
         return {"player": members}
 
     def spare(self, rewards: torch.Tensor) -> torch.Tensor:
-        """The rewards of all processes' rows, shape `(N, functions)`, with NaN for rows that must not count."""
+        """The rewards of all processes' rows, shape `(N, functions)`, with NaN for rows that must not count. It
+        returns a tensor of that shape."""
         return rewards
 
     def advantages(self, rows: ScoredRows) -> np.ndarray | None:
-        """Advantages of all rows, shape `(N,)`; `None` to use GRPO's group advantages."""
+        """Advantages of the rows of all processes, shape `(N,)`, finite for all that count; `None` to use GRPO's group
+        advantages."""
         return None
 
     def finish(self, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
-        """Called with the result of a generation phase.
+        """Called with the result of a generation phase. By default, it updates the ratings by the mean reward of each
+        member; in evaluation, it logs that. A subclass that overrides this calls it, or updates its ratings itself.
 
         Args:
             rows ([`ScoredRows`]): All rows with their rewards.
@@ -229,10 +319,9 @@ class RowSource(ABC):
                 mean of each is logged.
         """
         if rows.training:
-            self._scored = rows
             shares = rows.by_member()
             rewards: Any = {name: shares[name].rewards for name in self.population}
-            self.ratings.update(rewards)  # a source with other ratings has its own `finish`
+            self.ratings.update(rewards)
             return
         for name, reward in zip(rows.members, rows.rewards.tolist(), strict=True):
             metrics[f"reward/{name}"].append(reward)
@@ -247,8 +336,8 @@ class RowSource(ABC):
         """
         members = tuple(self._member_summaries(grad_norms))
         return RoundSummary(
-            round=self._scored.round,
-            step=self._scored.step,
+            round=self.scored.round,
+            step=self.scored.step,
             members=members,
             teachers=(),
             students=self.population.students,
@@ -262,7 +351,7 @@ class RowSource(ABC):
         """The newest round as a table with the keys of `COLUMNS` ([`run_files.round_table`]), one row per
         completion."""
         roles = {name: member.role for name, member in self.population.items()}
-        rows = self._scored.records(group_size=self.args.num_generations)
+        rows = self.scored.records(group_size=self.args.num_generations)
         return [row | {"role": roles[row["member"]]} for row in rows]
 
     def to_evaluate(self, dataset: Dataset) -> Dataset:
@@ -332,7 +421,7 @@ class RowSource(ABC):
         return [zlib.crc32(f"{self.args.seed}:{step}:{purpose}:{i}".encode()) - (1 << 31) for i in places]
 
     def _member_summaries(self, grad_norms: Mapping[str, float]) -> Iterator[MemberSummary]:
-        shares = self._scored.by_member()
+        shares = self.scored.by_member()
         for member in self.population.values():
             own = shares[member.id]
             scored = [row for row in zip(*own, strict=True) if math.isfinite(row[0])]

@@ -177,7 +177,6 @@ class SelfPlaySource(RowSource):
 
     def finish(self, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
         """Adds the main numbers of each role, and removes TRL's, which average over opponents."""
-        self._scored = rows
         roles = [row.role for row in self.played.rows]
         self.role_rewards = role_rewards(
             rows.rewards, rows.by_function, roles=roles, group_size=self.args.num_generations
@@ -201,12 +200,12 @@ class SelfPlaySource(RowSource):
     def rows(self) -> list[dict[str, Any]]:
         """Every completion of the round. Advantages are in the rows that members learn from."""
         population, players = self.population, (*self.population.teachers, *self.population.students)
-        versions = {name: self._scored.versions[population.adapter_of(name)] for name in players}
+        versions = {name: self.scored.versions[population.adapter_of(name)] for name in players}
         rows = list(self.played.record.rows(versions))
         kind = "late" if self.self_play.late.rounds else "learned"
         written = [row for row in rows if row["role"] == "teacher" and row["kind"] == kind]
         answered = [row for row in rows if row["role"] == "student" and row["learned"]]
-        used = [values for _, values in sorted(zip(self._order, self._scored.used(), strict=True), key=itemgetter(0))]
+        used = [values for _, values in sorted(zip(self._order, self.scored.used(), strict=True), key=itemgetter(0))]
         teachers = sum(row.role == "teacher" for row in self.played.rows)
         for row, values in (*zip(written, used[:teachers]), *zip(answered, used[teachers:], strict=True)):
             row |= values

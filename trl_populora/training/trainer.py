@@ -60,7 +60,7 @@ from .probing import probe
 from .ranks import Ranks, decided_by_first
 from .resuming import adopt_optimizer, check_adapters, load_finished, load_run
 from .reward_functions import checked, numbered
-from .row_source import RowSource, checked_rows
+from .row_source import RowSource, checked_advantages, checked_rewards, checked_rollout, checked_rows
 from .run_record import base_revision
 from .samplers import check_sampler, make_sampler
 from .saving import about_run, save_checkpoint, save_run
@@ -225,7 +225,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.progress = drawing.progress
         self.use_vllm = drawing.reports_logprobs  # to TRL: there are log-probabilities of another engine to correct by
         source.setup(args, population, drawing, self.ranks)
-        self.source, self.rollout_func = source, source.rollout
+        self.source, self.rollout_func = source, partial(checked_rollout, source)
         self._generate = partial(self._note_lengths, self._generate)  # also a subclass' own
         self._calculate_rewards = partial(self._keep_rewards, self._calculate_rewards)  # also a subclass' own
         self.ratings, self.lineage = source.ratings, Lineage()
@@ -374,10 +374,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if training:
             self.progress.begin("learn", wanted * self.num_iterations, "rows")
             self.updates.rescale(rows)
-            advantages = self.source.advantages(rows)
+            advantages = checked_advantages(self.source, rows)
             if advantages is not None:
                 replace_advantages(output, advantages, process=self.ranks.index, logged=self._logs["advantages"])
                 rows = replace(rows, advantages=advantages)
+            self.source.scored = rows
         metrics = self._metrics["train" if training else "eval"]
         if "importance_sampling_ratio" in output:
             for name, share in cut_shares(output, self.args, self.accelerator.reduce, len(names)).items():
@@ -403,7 +404,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if infinite.any():
             names = [self.reward_func_names[i] for i in infinite.any(0).nonzero().flatten().tolist()]
             logger.warning_once(f"Infinite rewards of {', '.join(names)} do not count: they are taken as None.")
-        self._rewards_per_func = self.source.spare(rewards.masked_fill(infinite, torch.nan))
+        self._rewards_per_func = checked_rewards(self.source, rewards.masked_fill(infinite, torch.nan))
         return self._rewards_per_func
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
