@@ -154,12 +154,27 @@ def read_mapping(path: str) -> dict[str, Any]:
     """
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """Refuses a key that is given twice; YAML would take the last one."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+            seen = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in seen:
+                    raise ValueError(
+                        f"{path}, line {key.start_mark.line + 1}: {key.value!r} is given twice. Keep one."
+                    )
+                seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
     try:
         with open(path, encoding="utf-8") as file:
-            found = yaml.safe_load(file)
+            found = yaml.load(file, Loader)
     except OSError as error:
         hint = told_if_shipped(path) if isinstance(error, FileNotFoundError) else ""
         raise ValueError(f"{path} cannot be read: {error.strerror}.{hint}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8 ({error.reason}, byte {error.start}).") from None
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
     if not isinstance(found, dict):

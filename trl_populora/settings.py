@@ -186,7 +186,8 @@ def describe(hint: Any) -> str:
     """What a value of this type is called in a message, such as "a whole number, or unset"."""
     kinds = _kinds(hint)
     words = [WORDS[kind] for kind in kinds if kind in WORDS and not (kind is str and dict in kinds)]
-    words = [f"{word} of texts" if kinds.get(list) == list[str] and word == WORDS[list] else word for word in words]
+    texts = get_args(kinds.get(list))[:1] == (str,)
+    words = [f"{word} of texts" if texts and word == WORDS[list] else word for word in words]
     return " or ".join(words) + (", or unset" if NoneType in kinds else "")
 
 

@@ -227,6 +227,12 @@ def test_mistakes_on_the_command_line(recipe, capfd, tmp_path):
     (tmp_path / "bad.yaml").write_text("a: [1")
     assert train.main(["--config", str(tmp_path / "bad.yaml")]) == 2
     assert "is not YAML" in capfd.readouterr().err
+    (tmp_path / "twice.yaml").write_text("seed: 1\nseed_tasks: 9\nprobe_kwargs: {exams: [a], exams: [b]}\n")
+    assert train.main(["--config", str(tmp_path / "twice.yaml")]) == 2
+    assert "twice.yaml, line 3: 'exams' is given twice. Keep one." in capfd.readouterr().err
+    (tmp_path / "bytes.yaml").write_bytes(b"seed: \xff")
+    assert train.main(["--config", str(tmp_path / "bytes.yaml")]) == 2
+    assert "bytes.yaml is not text in UTF-8 (invalid start byte, byte 6)" in capfd.readouterr().err
     (tmp_path / "list.yaml").write_text("- 1")
     assert train.main(["--config", str(tmp_path / "list.yaml")]) == 2
     assert "must be a mapping" in capfd.readouterr().err

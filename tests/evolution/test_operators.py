@@ -410,6 +410,18 @@ def test_a_child_has_memory_of_its_own(name):
     assert not taken & {X.data_ptr() for factor in child.values() for X in factor[:2]}
 
 
+def test_what_an_operator_of_ones_own_takes_as_it_is_is_copied(monkeypatch):
+    monkeypatch.setitem(OPERATORS, "first", Operator(lambda parents, rng: parents[0], 1))
+    test_a_child_has_memory_of_its_own("first")
+    whole = torch.randn(8, 4)  # a view of a parent's memory is its memory, too
+    parent = {"q": Factor(whole[:4], torch.randn(6, 4), 1.0)}
+    monkeypatch.setitem(OPERATORS, "view", Operator(lambda parents, rng: {"q": parent["q"]._replace(A=whole[4:])}, 1))
+    child = breed("view", [parent], seed=0)["q"]
+    assert torch.equal(child.A, whole[4:]) and not {child.A.data_ptr(), child.B.data_ptr()} & {
+        whole[4:].data_ptr(), parent["q"].B.data_ptr()
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("name", "weights"), [("average", (0.5, 0.5)), ("extrapolative", (1.25, -0.25))])
 def test_mixing_in_the_space_of_factors(name, weights):
     first, second = make_factors(1), make_factors(2, scaling=1.0)

@@ -70,6 +70,7 @@ def test_what_no_run_can_do_without_is_checked_before_it(broken, said):
         ("solve_prompt", "W", "solve_prompt must give a list of messages, got 'W'"),
         ("solve_completion", None, "completion must give text, got None"),
         ("simplest", None, "simplest must give a Task, got None"),
+        ("generate", None, "generate must give a Task, got None"),
         ("key", [], "key"),
         ("features", {"a": 1}, "features must be"),
     ],

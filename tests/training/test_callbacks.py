@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from tests.tiny import tiny_model
+from trl_populora import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 from trl_populora.diagnostics import round_metrics
 from trl_populora.training import callbacks
 
@@ -35,6 +37,12 @@ def test_recombination_is_told_who_failed_and_the_islands(make_trainer, monkeypa
     trainer.guard.strikes["student_1"] = 3  # frozen
     trainer.train()
     assert calls == [{"roles": ["student"], "islands": 1, "without": {"student_1"}}]
+
+
+@pytest.mark.parametrize("name", ["on_round", "on_probe"])
+def test_a_function_of_rounds_is_one(name):
+    with pytest.raises(TypeError, match=f"{name}=3 must be a function of one argument, or None"):
+        PopulationSelfPlayTrainer(tiny_model(), args=PopulationSelfPlayConfig(use_cpu=True, bf16=False), **{name: 3})
 
 
 def test_weights_are_measured_after_every_so_many_rounds(make_trainer):

@@ -92,6 +92,7 @@ def test_the_dial_sets_the_batch(config):
         ({"seed_tasks": 10**7}, "seed_tasks=10000000 is more than buffer_capacity=16384"),
         ({"num_teachers": 0, "buffer_capacity": 9}, "buffer_capacity=9 without self-play"),
         ({"seed_families": [1]}, "seed_families=.1. must be a list of texts, or unset"),
+        ({"evolution_kwargs": {"operators": [1]}}, "evolution_kwargs: operators=.1. must be a list of texts"),
         ({"output_dir": ["runs"]}, "output_dir=.'runs'. must be a text"),
         ({"task_types": [Adding()]}, "settings have names of task types. Pass objects to the trainer"),
         ({"task_types": Adding}, "settings have names of task types. Pass objects to the trainer"),

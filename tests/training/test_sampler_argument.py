@@ -204,13 +204,30 @@ def test_a_recipe_reaches_a_server_of_another_kind(make_trainer, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spoil", [lambda drawn: drawn[1:], lambda drawn: None, lambda drawn: ["text"] * len(drawn)])
-def test_wrong_completions_are_named_at_once(make_trainer, spoil):
+@pytest.mark.parametrize(
+    ("spoil", "got"),
+    [
+        (lambda drawn: drawn[1:], r"\d+\.$"),
+        (lambda drawn: None, "None"),
+        (lambda drawn: ["text"] * len(drawn), r"\['text'"),
+    ],
+)
+def test_wrong_completions_are_named_at_once(make_trainer, spoil, got):
     class Wrong(TransformersSampler):
         def draw(self, prompt_ids, members, row_seeds):
             return spoil(super().draw(prompt_ids, members, row_seeds))
 
-    with pytest.raises(ValueError, match=r"Wrong.draw must return a list of \d+ Completions, one per row"):
+    with pytest.raises(ValueError, match=rf"Wrong.draw must return a list of \d+ Completions, one per row, got {got}"):
+        make_trainer(sampler=Wrong).train()
+
+
+def test_a_token_that_the_base_does_not_have_is_named(make_trainer):
+    class Wrong(TransformersSampler):
+        def draw(self, prompt_ids, members, row_seeds):
+            drawn = super().draw(prompt_ids, members, row_seeds)
+            return [one._replace(ids=[*one.ids[:-1], 10**6]) for one in drawn]
+
+    with pytest.raises(ValueError, match=r"has the token id 1000000, and the base has \d+ tokens"):
         make_trainer(sampler=Wrong).train()
 
 

@@ -61,6 +61,8 @@ def test_names_in_the_settings_make_the_same_types(config):
     args = config(task_types=["tests.adding:Adding"], task_kwargs={"adding": {"largest": 7}})
     assert args.task_kwargs["adding"] == {"largest": 7}
     assert make(args.task_types, kwargs=args.task_kwargs)["adding"] == Adding(largest=7)
+    with pytest.raises(ValueError, match="names 'tests.adding:Adding' by its place. Write its id, 'adding'"):
+        config(task_types=["tests.adding:Adding"], task_kwargs={"tests.adding:Adding": {"largest": 7}})
 
 
 @pytest.mark.slow
@@ -110,6 +112,7 @@ class CodeOfOnesOwn(Adding):
     ("types", "said"),
     [
         ([Adding], r"must be a list of names or objects.* Adding is a class: write Adding\(\)"),
+        ([dict], r"must be a list of names or objects of subclasses of TaskType\.$"),
         ([Unmeasured()], "task type Unmeasured: .*"),
         ([CodeOfOnesOwn()], "CodeOfOnesOwn has the id 'code_o' of a type of this package: give it another"),
     ],

@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
     from ..evolution import breed, cosine, get_operator, read_adapter, read_parameters, write_adapter
     from ..population.factors import not_finite
+    from ..reporting.tables import counted
     from ..run_files.files import check_writable, gone_if_unused, is_free, write_json
     from ..run_files.layout import EVOLUTION_FILE
 
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     needed = get_operator(options.operator).num_parents
     if len(options.parents) != needed and not (options.operator == "average" and len(options.parents) > needed):
         least = "at least " if options.operator == "average" else ""
-        raise ValueError(f"{options.operator} takes {least}{needed} parents, got {len(options.parents)}")
+        raise ValueError(f"{options.operator} takes {least}{counted(needed, 'parent')}, got {len(options.parents)}")
     if not is_free(options.output):
         raise ValueError(f"--output {options.output} is not empty: name a new folder")
     story = {"operator": options.operator, "parameters": parameters, "seed": options.seed, "parents": options.parents}

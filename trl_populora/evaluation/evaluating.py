@@ -189,8 +189,8 @@ def take_exam(
     graded = grade(exam, answers, grader)
     if all(one.grade.broke_the_grader for one in graded):
         raise GradingError(
-            f"{exam.name}: {graded[0].grade.detail}, on every answer. The answers are kept in {file.path}; correct "
-            f"the grader or its data, and run the same command to grade them."
+            f"{exam.name}: {graded[0].grade.detail.rstrip('.')}, on every answer. The answers are kept in "
+            f"{file.path}; correct the grader or its data, and run the same command to grade them."
         )
     return ExamRun(ExamResult(exam, graded), decoding, file.seconds, time.monotonic() - started, (file,))
 

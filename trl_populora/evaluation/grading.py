@@ -169,7 +169,7 @@ class Grader(evaluate.Metric):
     def _compute(self, predictions: Sequence[str], references: Sequence[str]) -> dict[str, float | int]:
         grades = self.grade(predictions, references)
         if all(grade.broke_the_grader for grade in grades):
-            raise ValueError(f"{type(self).__name__} failed on every answer: {grades[0].detail}.")
+            raise ValueError(f"{type(self).__name__} failed on every answer: {grades[0].detail.rstrip('.')}.")
         return summarise(grades)
 
 

@@ -92,7 +92,7 @@ def breed(
 
     Args:
         operator (`str`): Name of an operator ([`get_operator`]).
-        parents (`Sequence[Factors]`): Best first. They are only read.
+        parents (`Sequence[Factors]`): Best first. They are only read, and the child shares no memory with them.
         seed (`int`): Seeds every random draw.
         parameters (`Mapping[str, Any]`, *optional*): Values that replace the operator's defaults.
 
@@ -107,7 +107,16 @@ def breed(
         child = found.function(parents, rng, **(parameters or {}))
     if problem := _other_form(child, parents[0]):
         raise ValueError(f"The child of operator {operator!r} {problem}")
-    return child
+    taken = {_memory(X) for parent in parents for A, B, _ in parent.values() for X in (A, B)}
+
+    def own(X: torch.Tensor) -> torch.Tensor:
+        return X.clone() if _memory(X) in taken else X
+
+    return {path: factor._replace(A=own(factor.A), B=own(factor.B)) for path, factor in child.items()}
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def _other_form(child: Any, parent: Factors) -> str:

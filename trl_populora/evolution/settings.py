@@ -173,8 +173,9 @@ class EvolutionSettings:
         except Exception as error:  # of a user's operator
             told = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             more = f" and {len(paths) - 2} more" if len(paths) > 2 else ""
+            given = f" with {self.parameters(name)}" if self.parameters(name) else ""
             raise ValueError(
-                f"Operator {name!r} fails with {self.parameters(name)}: {told} (It was tried on a small adapter of "
+                f"Operator {name!r} fails{given}: {told} (It was tried on a small adapter of "
                 f"rank 16, for {' and '.join(paths[:2])}{more}.)"
             ) from error
 

@@ -148,10 +148,11 @@ class Sampler(ABC):
         self.progress.expect(len(prompt_ids), "rows")
         drawn = self.draw(prompt_ids, members, row_seeds)
         self.progress.reach(before + len(prompt_ids))
-        if not isinstance(drawn, list) or [type(one) for one in drawn] != [Completion] * len(prompt_ids):
+        completions = isinstance(drawn, list) and all(type(one) is Completion for one in drawn)
+        if not completions or len(drawn) != len(prompt_ids):
             raise ValueError(
                 f"{type(self).__name__}.draw must return a list of {len(prompt_ids)} Completions, one per row, got "
-                f"{repr(drawn)[:200]}."
+                f"{len(drawn) if completions else repr(drawn)[:200]}."
             )
         for row, (one, ids) in enumerate(zip(drawn, prompt_ids, strict=True)):
             if list(one.prompt_ids) != list(ids):

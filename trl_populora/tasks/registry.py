@@ -93,7 +93,8 @@ def make_task_types(
     kwargs, types = dict(kwargs or {}), {}
     alone = isinstance(names, (str, TaskType))
     if alone or not names or not all(isinstance(name, (str, TaskType)) for name in names):
-        classes = [one.__name__ for one in names if isinstance(one, type)] if isinstance(names, (list, tuple)) else []
+        given = names if isinstance(names, (list, tuple)) else ()
+        classes = [one.__name__ for one in given if isinstance(one, type) and issubclass(one, TaskType)]
         hint = f" {classes[0]} is a class: write {classes[0]}()." if classes else ""
         raise ValueError(f"task_types={names!r} must be a list of names or objects of subclasses of TaskType.{hint}")
     for name in names:

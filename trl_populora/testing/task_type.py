@@ -69,6 +69,8 @@ def check_form(task_type: TaskType) -> None:
             text = getattr(task_type, name)(task)
             assert isinstance(text, str) and text, f"{name} must give text, got {text!r:.200}"
         check_task(task_type, task)
+        drawn = task_type.generate(random.Random(0), families=None)
+        assert isinstance(drawn, Task), f"generate must give a Task, got {drawn!r:.200}"
         shown = references_of(task_type, task, [task])
         if len(shown) >= task_type.min_references:
             _check_messages("propose_prompt", task_type.propose_prompt(shown, random.Random(0)))

@@ -116,6 +116,10 @@ def _task_kwargs(args: Any) -> dict[str, dict[str, Any]]:
     if not kinds or len(kinds) < len(args.task_types):
         raise ValueError(f"task_types={args.task_types} must name at least one type, and each type once.")
     given = args.task_kwargs or {}
+    if places := [name for name in given if ":" in str(name) and name in args.task_types]:
+        raise ValueError(
+            f"task_kwargs names {places[0]!r} by its place. Write its id, {task_type_class(places[0]).id!r}, there."
+        )
     if not set(given) <= {*kinds, *BUILT_IN}:  # what is installed is looked up only if it matters: that takes time
         try:
             check_keys(given, {**kinds, **known_task_types()}, setting="task_kwargs")

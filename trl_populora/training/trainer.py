@@ -169,6 +169,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     ) -> None:
         args = cast(PopulationSelfPlayConfig, args)  # `plain.py` has passed others on
         check_sampler(sampler, args)
+        for name, function in {"on_round": on_round, "on_probe": on_probe}.items():
+            if function is not None and not callable(function):
+                raise TypeError(f"{name}={function!r} must be a function of one argument, or None.")
         check_overrides(self, callbacks)
         refuse_arguments(
             optimizers=next((one for one in optimizers if one is not None), None),
@@ -392,6 +395,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         generated = generate(prompts)
         self.source.sampler.rest()
         self._lengths = [len(ids) for ids in generated[1]]
+        known = self.population.base_model.config.get_text_config().vocab_size
+        if wrong := [id for ids in generated[1] for id in ids if not 0 <= id < known]:
+            raise ValueError(f"A completion has the token id {wrong[0]}, and the base has {known} tokens, from id 0.")
         return generated
 
     def _keep_rewards(self, calculate: Callable[..., torch.Tensor], *rows: Any, **named: Any) -> torch.Tensor:
