@@ -160,7 +160,8 @@ def test_a_wheel_brings_the_command_and_the_recipes_and_trains(tmp_path):
 def test_a_base_of_the_recipes_is_known_in_a_copy_unless_it_was_changed(tmp_path):
     copy = tmp_path / "recipes" / "tiny" / "base"
     copy.mkdir(parents=True)
-    shutil.copyfile(RECIPES / "tiny/base/model.safetensors", copy / "model.safetensors")
+    assert shipped_base(str(copy)) is None  # an empty folder of that name
+    shutil.copytree(RECIPES / "tiny/base", copy, dirs_exist_ok=True)
     assert shipped_base(str(copy)) == shipped_base("recipes/tiny/base") == "recipes/tiny/base"
     (copy / "model.safetensors").write_bytes(b"trained on")
     assert shipped_base(str(copy)) is shipped_base("recipes/tiny/other") is shipped_base("tiny") is None

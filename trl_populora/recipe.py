@@ -157,15 +157,14 @@ def read_mapping(path: str) -> dict[str, Any]:
     class Loader(yaml.SafeLoader):
         """Refuses a key that is given twice; YAML would take the last one."""
 
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-            seen = set()
-            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-                if key.value in seen:
-                    raise ValueError(
-                        f"{path}, line {key.start_mark.line + 1}: {key.value!r} is given twice. Keep one."
-                    )
-                seen.add(key.value)
-            return super().construct_mapping(node, deep)
+        def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+            node, seen = super().compose_mapping_node(anchor), set()
+            for key in (key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"):
+                if (name := (key.tag, str(key.value))) in seen:
+                    line = key.start_mark.line + 1
+                    raise ValueError(f"{path}, line {line}: {key.value!r} is given twice. Keep one.")
+                seen.add(name)
+            return node
 
     try:
         with open(path, encoding="utf-8") as file:

@@ -65,8 +65,8 @@ def shipped_base(model: str) -> str | None:
     if not found or not (RECIPES / found[1] / "config.json").is_file():
         return None
     own, copy = RECIPES / found[1], Path(model).expanduser()
-    _, changed, _ = filecmp.cmpfiles(own, copy, os.listdir(own), shallow=False)
-    return None if changed else f"recipes/{found[1]}"
+    _, changed, missing = filecmp.cmpfiles(own, copy, os.listdir(own), shallow=False)
+    return None if copy.is_dir() and (changed or missing) else f"recipes/{found[1]}"
 
 
 def told_if_shipped(path: str) -> str:

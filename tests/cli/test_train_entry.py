@@ -14,6 +14,7 @@ import trl
 from tests.processes import taken
 from trl_populora import cli, train
 from trl_populora.executor import Executor, SandboxError
+from trl_populora.recipe import read_mapping
 from trl_populora.run_files.checkpoint import FORMAT_VERSION
 from trl_populora.run_files.layout import POPULATION_FILE, RUN_FILE
 from trl_populora.run_files.run_folder import RunFolder
@@ -230,6 +231,10 @@ def test_mistakes_on_the_command_line(recipe, capfd, tmp_path):
     (tmp_path / "twice.yaml").write_text("seed: 1\nseed_tasks: 9\nprobe_kwargs: {exams: [a], exams: [b]}\n")
     assert train.main(["--config", str(tmp_path / "twice.yaml")]) == 2
     assert "twice.yaml, line 3: 'exams' is given twice. Keep one." in capfd.readouterr().err
+    (tmp_path / "merged.yaml").write_text(
+        "defaults: &B {x: 1, y: 2}\nnested: {inner: &A {<<: *B, x: 2}}\ntop: {<<: *A, z: 3, 1: a, '1': b}\n"
+    )
+    assert read_mapping(str(tmp_path / "merged.yaml"))["top"] == {"x": 2, "y": 2, "z": 3, 1: "a", "1": "b"}
     (tmp_path / "bytes.yaml").write_bytes(b"seed: \xff")
     assert train.main(["--config", str(tmp_path / "bytes.yaml")]) == 2
     assert "bytes.yaml is not text in UTF-8 (invalid start byte, byte 6)" in capfd.readouterr().err
@@ -380,7 +385,9 @@ def test_auto_starts_again_what_never_reached_a_checkpoint_but_nothing_finished(
             ValueError, match="holds a finished run without a checkpoint: leave resume_from_checkpoint"
         ):
             train.prepare_output(args)
-        with pytest.raises(ValueError, match="Train without resume_from_checkpoint"):
+        with pytest.raises(
+            ValueError, match="train without resume_from_checkpoint and with overwrite_output_dir=true"
+        ):
             place.start(overwrite=bool(more))
     assert [path.name for path in folder.iterdir()] == ["population.json"]
 

@@ -136,7 +136,10 @@ def test_tidy_drops_what_is_for_the_eye():
     assert tidy("$ \\displaystyle 10\\,080$.") == "10080"
     assert tidy("11,\\! 111,\\! 100") == "11111100"
     assert tidy("1 200/3") == "1200/3" and tidy("1 000 000/3") == "1000000/3" and tidy("10\\,080/7") == "10080/7"
-    assert tidy("2 125/1000") == "2 125/1000"  # a mixed number
+    assert tidy("2 125/1000") == "2 125/1000" and tidy("2\\,125/1000") == "2\\,125/1000"  # mixed numbers
+    for grouped in ("1{,}234/5678", "1,\\!234/5678", "1\\!234/5678"):
+        assert tidy(grouped) == "1234/5678"
+    assert tidy("1 234 567/1000000") == "1234567/1000000" and tidy("1 234/567 890") == "1234/567890"
     assert tidy("\\$32,348") == "32,348"
     assert tidy("np.arcsin(10/13)") == "\\arcsin(10/13)"
     assert tidy("E_{1}\n+ E_2") == "\\Xi_{1} + \\Xi_2"

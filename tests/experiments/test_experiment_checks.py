@@ -61,13 +61,22 @@ def test_mistakes_of_arms_measures_and_exams(plan, changes, message):
 def test_all_arms_are_asked_the_same_questions(plan):
     arms = {"one": {"task_types": ["code_i"]}, "two": {"task_types": ["code_i", "code_o"]}}
     exam = {"exams": ["held_out[:100]"], "measures": {"m": {"exam": "held_out[:100]"}}}
-    with pytest.raises(
-        ValueError, match=r"arm 'two': exams: 'held_out\[:100\]' is 'held_out\[:100\]' here and 'held_out'"
-    ):
+    said = r"arm 'two': exams: 'held_out\[:100\]' asks 100 questions here, of which 50 are among the 64 of arm 'one'"
+    with pytest.raises(ValueError, match=said):
         checked(plan, arms=arms, **exam)
     exam = {"exams": ["held_out[:60]"], "measures": {"m": {"exam": "held_out[:60]"}}}
-    with pytest.raises(ValueError, match=r"arm 'two': exams: \d+ of 60 questions of 'held_out\[:60\]' are none of"):
+    with pytest.raises(ValueError, match=r"arm 'two': .* asks 60 questions here, of which 30 are among the 60"):
         checked(plan, arms=arms, **exam)
+    probed = {
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+        "probe_kwargs": {"exams": ["held_out[:60]"], "founders": 0},
+    }
+    along = {"exams": [], "settings": probed, "measures": {"m": {"metric": "exam/held_out[:60]/mean"}}}
+    with pytest.raises(ValueError, match=r"arm 'two': .* asks 60 questions here, of which 30 are among the 60"):
+        checked(plan, arms=arms, **along)
+    along["measures"] = {"m": {"metric": "solve_rate"}}
+    assert checked(plan, arms=arms, **along).sizes
     arms = {"one": {"prompt_style": "compact"}, "two": {"prompt_style": "full"}}
     found = checked(plan, arms=arms, **exam)
     assert found.exam_names == {"held_out[:60]": "held_out[:60]"}

@@ -131,6 +131,12 @@ def test_a_base_that_is_not_on_the_hub(base, words):  # and the card of a reposi
     assert "base_model" not in head_of(card) and "base_model_relation" not in head_of(card)
 
 
+def test_the_tiny_base_is_that_of_the_package_whatever_is_here(tmp_path, monkeypatch):
+    (tmp_path / "recipes/tiny/base").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert "`populora recipes copy tiny`" in model_card(table(), base_model="tiny", repo_id="me/run")
+
+
 def test_the_card_of_a_run_loads_a_local_base_from_its_path(tmp_path, monkeypatch):
     (tmp_path / "models" / "base").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)

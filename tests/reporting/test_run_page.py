@@ -255,12 +255,27 @@ def test_an_alarm_about_other_members_is_the_same_alarm():
     said = ["no valid proposal from teacher_0, teacher_2", "no valid proposal from teacher_2", "student_0: a", "b"]
     rounds = [make_round(n, alarms=alarms) for n, alarms in enumerate((said[:1], said[1:3], [], said[1:2] + said[3:]))]
     assert alarm_spans(rounds) == [
-        ("no valid proposal from teacher_2 (3 rounds), teacher_0 (1 round)", 1, 4, 3),
+        ("no valid proposal from teacher_2 (3 rounds), teacher_0 (1 round, until 1)", 1, 4, 3),
         ("b", 4, 4, 1),
         ("student_0: a", 2, 2, 1),
     ]
-    many = make_round(0, alarms=["no valid proposal from " + ", ".join(f"teacher_{k}" for k in range(10))])
-    assert alarm_spans([many])[0][0].endswith("teacher_7 (1 round), 2 others")
+    many = ["no valid proposal from " + ", ".join(f"teacher_{k}" for k in range(10))]
+    ((alarm, *_),) = alarm_spans(
+        [make_round(0, alarms=many), make_round(1, alarms=["no valid proposal from teacher_40"])]
+    )
+    assert alarm.startswith("no valid proposal from teacher_40 (1 round), teacher_0 (1 round, until 1), teacher_1")
+    assert alarm.endswith("teacher_6 (1 round, until 1), 3 others")
+
+
+def test_an_alarm_that_names_its_member_twice_is_merged():
+    rounds = [make_round(n, alarms=[alarm_text(1, f"teacher_{n}", None)]) for n in range(2)]
+    ((alarm, *_),) = alarm_spans(rounds)
+    told = "teacher_1 (1 round), teacher_0 (1 round, until 1)"
+    assert alarm == (
+        f"disengaged: the students solved every task of {told} on every attempt; they cannot learn from the students"
+    )
+    both = [make_round(0, alarms=[alarm_text(0, "teacher_0", "student_1")])]
+    assert alarm_spans(both)[0][0] == both[0].alarms[0]
 
 
 def test_every_alarm_has_advice(made):

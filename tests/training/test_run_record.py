@@ -41,6 +41,13 @@ def test_the_commit_of_a_base_is_read_from_its_place_in_the_cache(tmp_path):
     assert base_revision(f"/cache/models--user--base/snapshots/{commit[1:]}", args) is None
     assert base_revision(str(tmp_path), args) is base_revision("nobody/nothing", args) is None
     assert base_revision(tiny_model(), args) is None
+    for place, found in (("refs/main", commit), (f"snapshots/{commit}/config.json", "{}")):
+        path = tmp_path / "cache" / "models--user--base" / place
+        path.parent.mkdir(parents=True)
+        path.write_text(found)
+    assert base_revision("user/base", args) is None
+    args.model_init_kwargs = {"cache_dir": str(tmp_path / "cache")}
+    assert base_revision("user/base", args) == commit
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ def breed(
     taken = {_memory(X) for parent in parents for A, B, _ in parent.values() for X in (A, B)}
 
     def own(X: torch.Tensor) -> torch.Tensor:
-        return X.clone() if _memory(X) in taken else X
+        return X.detach().clone() if _memory(X) in taken else X
 
     return {path: factor._replace(A=own(factor.A), B=own(factor.B)) for path, factor in child.items()}
 

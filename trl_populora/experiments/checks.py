@@ -78,6 +78,7 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
     from ..training.trackers import check_trackers
 
     sizes, names, questions, versions = {}, {}, {}, {}
+    measured = {measure.metric for measure in experiment.parsed_measures.values()}
     for arm in experiment.ordered_arms:
         recipe = experiment.run_recipe(base, experiment.job(f"{arm}/{experiment.seeds[0]}"))
         try:
@@ -92,22 +93,20 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
                 raise ValueError(
                     "push_to_hub: true would push all runs to one repository. Push runs later with `populora push`."
                 )
-            _check_metrics(experiment, args)
+            probed = _probed_exams(args)
+            _check_metrics(experiment, args, probed)
             exams = _exams(experiment, args)
-            for asked, exam in zip(experiment.exams, exams, strict=True):
-                if names.setdefault(asked, exam.name) != exam.name:
-                    raise ValueError(
-                        f"exams: {asked!r} is {exam.name!r} here and {names[asked]!r} in other arms, because exams of "
-                        "different task types have different numbers of questions. Ask for at most as many as the "
-                        "smallest one has."
-                    )
+            asked = dict(zip(experiment.exams, exams, strict=True))
+            names |= {name: exam.name for name, exam in asked.items()}
+            asked |= {f"probe {one.name}": one for one in probed if f"{EXAMS}{one.name}/mean" in measured}
+            for name, exam in asked.items():
                 ids = {question.id for question in exam.questions}
-                if (others := questions.setdefault(asked, ids)) != ids:
+                if (others := questions.setdefault(name, ids)) != ids:
                     raise ValueError(
-                        f"exams: {len(ids - others)} of {len(ids)} questions of {asked!r} are none of arm "
-                        f"{experiment.ordered_arms[0]!r}, because their task types differ, so scores cannot be "
-                        "compared. Name an exam whose questions do not depend on task_types, such as one of your own "
-                        "(module:Name), or evaluate the runs with `populora evaluate`."
+                        f"exams: {exam.name!r} asks {len(ids)} questions here, of which {len(ids & others)} are among "
+                        f"the {len(others)} of arm {experiment.control!r}. Scores on other questions cannot be "
+                        "compared. They differ, for example, by task_types and task_kwargs: name an exam that does "
+                        "not depend on these, such as one of your own (module:Name)."
                     )
         except ValueError as error:
             raise ValueError(f"arm {arm!r}: {error}") from None
@@ -191,8 +190,8 @@ def fingerprints(experiment: Experiment, path: str) -> dict[str, str]:
     return {"sha256": file_hash(path), "recipe_sha256": file_hash(experiment.recipe)}
 
 
-def _check_metrics(experiment: Experiment, args: PopulationSelfPlayConfig) -> None:
-    known = known_metrics(args) | {f"{EXAMS}{exam.name}/mean" for exam in _probed_exams(args)}
+def _check_metrics(experiment: Experiment, args: PopulationSelfPlayConfig, probed: Sequence[Exam]) -> None:
+    known = known_metrics(args) | {f"{EXAMS}{exam.name}/mean" for exam in probed}
     for name, measure in experiment.parsed_measures.items():
         if measure.metric is None or measure.metric in known or measure.metric.startswith(OPEN):
             continue

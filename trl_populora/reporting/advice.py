@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..diagnostics import RoundSummary
 from .tables import counted
@@ -90,21 +89,30 @@ def alarm_spans(history: Sequence[RoundSummary]) -> list[tuple[str, int, int, in
     An alarm about some members is one alarm, whoever they were, and tells how many rounds each of them had it.
     """
     spans: dict[str, dict[int, None]] = {}
-    about: dict[str, Counter[str]] = {}
+    about: dict[str, dict[str, list[int]]] = {}
     for summary in history:
+        number = summary.round + 1
         for alarm in summary.alarms:
-            found = NAMES.findall(alarm)
+            found = set(NAMES.findall(alarm))
             kind = NAMES.sub("…", alarm) if len(found) == 1 else alarm
-            spans.setdefault(kind, {})[summary.round + 1] = None
-            about.setdefault(kind, Counter()).update(found[0].split(", ") if len(found) == 1 else ())
-    told = [(_named(kind, about[kind]), min(rounds), max(rounds), len(rounds)) for kind, rounds in spans.items()]
+            spans.setdefault(kind, {})[number] = None
+            for name in found.pop().split(", ") if len(found) == 1 else ():
+                about.setdefault(kind, {}).setdefault(name, []).append(number)
+    told = [
+        (_named(kind, about.get(kind, {})), min(rounds), max(rounds), len(rounds)) for kind, rounds in spans.items()
+    ]
     return sorted(told, key=lambda one: (-one[2], one[1]))
 
 
-def _named(kind: str, members: Counter[str]) -> str:
-    """An alarm with the members that it was about, those with the most rounds first."""
+def _named(kind: str, members: Mapping[str, Sequence[int]]) -> str:
+    """An alarm with the members that had it in these rounds: first those of its last round."""
     if len(members) < 2:
-        return kind.replace("…", next(iter(members), "…"), 1)
-    told = [f"{name} ({counted(count, 'round')})" for name, count in members.most_common(MOST_NAMES)]
+        return kind.replace("…", next(iter(members), "…"))
+    last = max(rounds[-1] for rounds in members.values())
+    ordered = sorted(members.items(), key=lambda one: (-one[1][-1] if one[1][-1] == last else 0, -len(one[1])))
+    told = [
+        f"{name} ({counted(len(rounds), 'round')}{'' if rounds[-1] == last else f', until {rounds[-1]}'})"
+        for name, rounds in ordered[:MOST_NAMES]
+    ]
     more = [f"{len(members) - MOST_NAMES} others"] if len(members) > MOST_NAMES else []
-    return kind.replace("…", ", ".join([*told, *more]), 1)
+    return kind.replace("…", ", ".join([*told, *more]), 1).replace("…", "they")

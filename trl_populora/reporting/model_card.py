@@ -187,7 +187,7 @@ class CardBase(NamedTuple):
         """The base of a card on this machine, or of a repository, whose readers need no path of ours."""
         if id is not None:
             return cls(id, f"[`{id}`](https://huggingface.co/{id})", f'base = "{id}"')
-        if folder := shipped_base("recipes/tiny/base" if base_model == TINY else base_model):
+        if folder := "recipes/tiny/base" if base_model == TINY else shipped_base(base_model):
             command = f"`populora recipes copy {folder.split('/')[1]}`"
             name = base_model if base_model == TINY else folder
             words = f"`{name}`, which is not on the Hub but comes with trl-populora ({command})"

@@ -60,11 +60,10 @@ class RunFolder:
         finished = os.path.isfile(os.path.join(self.path, POPULATION_FILE))
         used = self._used()
         if used and (finished if self.discard_unfinished else not overwrite):
-            others = "Train without" if self.discard_unfinished else "Resume it with"
-            raise ValueError(
-                f"{self.path} already holds a run ({used[0]}). {others} resume_from_checkpoint, choose another "
-                "output_dir, or set overwrite_output_dir=true to discard it."
-            )
+            advice = "Resume it with resume_from_checkpoint, or set overwrite_output_dir=true to discard it"
+            if self.discard_unfinished:
+                advice = "To discard it, train without resume_from_checkpoint and with overwrite_output_dir=true"
+            raise ValueError(f"{self.path} already holds a run ({used[0]}). {advice}, or choose another output_dir.")
         self.begun = True
         self._clear()
         self.rewind(0, 0, [])

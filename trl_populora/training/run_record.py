@@ -78,7 +78,10 @@ def base_revision(model: Any, args: "PopulationSelfPlayConfig") -> str | None:
         return None
     path: Any = os.path.join(model, CONFIG_NAME)
     if hub_id(model):
-        path = try_to_load_from_cache(model, CONFIG_NAME, revision=(args.model_init_kwargs or {}).get("revision"))
+        where = {
+            key: value for key, value in (args.model_init_kwargs or {}).items() if key in ("revision", "cache_dir")
+        }
+        path = try_to_load_from_cache(model, CONFIG_NAME, **where)
     return extract_commit_hash(path, None) if isinstance(path, str) else None
 
 

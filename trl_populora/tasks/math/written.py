@@ -39,9 +39,9 @@ _NUMBER = re.compile(
     r"(?P<repeating>[0-9]*\.[0-9]*\\(?:overline|bar)\s*(?:\{[0-9]+\}|[0-9])))"
     rf"(?P<unit>{_UNIT})(?P<percent>\\?%|percent)?\s*"
 )
-_GROUPS = re.compile(  # 10\,080, 11,\! 111
-    r"(?<=[0-9])(?:\\[,;:! ]|~|\{,\}|,\\!|\\!| )\s*(?=([0-9]{3})(?![0-9])(?:\s*/\s*([0-9]{1,64}))?)"
-)
+_GROUP = r"(?:\\[,;:! ]|~|\{,\}|,\\!|\\!| )\s*[0-9]{3}(?![0-9])"
+_GROUPS = re.compile(rf"(?<=[0-9])((?:{_GROUP})+)(?:(\s*/\s*)([0-9]+)((?:{_GROUP})*))?")  # 10\,080, 11,\! 111
+_NOT_DIGITS = re.compile(r"[^0-9]+")
 _SIGNS = ("\\$", "$", "£", "€", "\\pounds", "\\euro", "\\displaystyle")
 _TIDY = {"−": "-", **dict.fromkeys(_SIGNS, " "), "E_": "\\Xi_", "np.": "\\"}
 _AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|rm)|mbox|boldsymbol)\s*\{([^{}]*)\}")
@@ -71,12 +71,20 @@ def tidy(text: str) -> str:
 
 def join_groups(text: str) -> str:
     """A text without spaces in `1 000` and `1\\,000`, but not without that of a mixed number: `2 125/1000`."""
-    return _GROUPS.sub(_between_groups, text)
+    return _GROUPS.sub(_joined, text)
 
 
-def _between_groups(space: re.Match[str]) -> str:
-    group, under = space.groups()
-    return space[0] if under and not group.startswith("0") and int(group) < int(under) else ""
+def _joined(match: re.Match[str]) -> str:
+    groups, slash, under, more = match.groups(default="")
+    digits = _NOT_DIGITS.sub("", groups)
+    proper = (
+        len(digits) == 3
+        and digits[0] != "0"
+        and not more
+        and (3, digits) < (len(under.lstrip("0")), under.lstrip("0"))
+    )
+    mixed = proper and "{" not in groups and "\\!" not in groups
+    return (groups if mixed else digits) + slash + under + _NOT_DIGITS.sub("", more)
 
 
 def read_number(text: str) -> Number | None:
