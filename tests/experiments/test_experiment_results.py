@@ -145,3 +145,14 @@ def test_a_figure_is_drawn_of_any_record(record, tmp_path, monkeypatch):
     assert [list(line.get_ydata()) for line in solve_rate.lines] == [[0.5, 0.6]] and not size.lines
     assert solve_rate.collections[0].get_paths()[0].get_extents().bounds == pytest.approx((10, 0.5, 10, 0.2))
     assert (tmp_path / "figure.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("path", sorted(Path(ROOT, SCRIPT["RESULTS"]).glob("*.json")), ids=lambda path: path.stem)
+def test_committed_means_and_pairs_are_those_of_the_committed_values(path):
+    kept = json.loads(path.read_text())
+    for measure, values in kept["values"].items():
+        assert kept["means"][measure] == {arm: SCRIPT["_interval"](own) for arm, own in values.items()}
+        again = SCRIPT["_pairs"](values, dict.fromkeys(values, []), {}, {})
+        told = ("difference", "low", "high")
+        pairs = {pair: [own[name] for name in told] for pair, own in kept["pairs"][measure].items()}
+        assert pairs == {pair: [own[name] for name in told] for pair, own in again.items()}, measure

@@ -262,6 +262,7 @@ def test_a_group_has_one_prompt_and_one_member(make, spoil, said):
         ("rollout", lambda found: None, "a dict of lists with one entry for each of 12 prompts"),
         ("rollout", lambda found: found | {"prompt_ids": found["prompt_ids"][1:]}, "with one entry for each of 12"),
         ("rollout", lambda found: found | {"logprobs": [0.0]}, "with one entry for each of 12"),
+        ("rollout", lambda found: found | {"completion_ids": [[-1]] * 12}, "gave a completion with the token id -1"),
         ("summary", lambda found: None, "must return a RoundSummary, got None. Change what super"),
     ],
 )

@@ -227,7 +227,7 @@ def test_a_token_that_the_base_does_not_have_is_named(make_trainer):
             drawn = super().draw(prompt_ids, members, row_seeds)
             return [one._replace(ids=[*one.ids[:-1], 10**6]) for one in drawn]
 
-    with pytest.raises(ValueError, match=r"has the token id 1000000, and the base has \d+ tokens"):
+    with pytest.raises(ValueError, match=r"with the token id 1000000, and the base has \d+ tokens"):
         make_trainer(sampler=Wrong).train()
 
 

@@ -114,5 +114,5 @@ def _named(kind: str, members: Mapping[str, Sequence[int]]) -> str:
         f"{name} ({counted(len(rounds), 'round')}{'' if rounds[-1] == last else f', until {rounds[-1]}'})"
         for name, rounds in ordered[:MOST_NAMES]
     ]
-    more = [f"{len(members) - MOST_NAMES} others"] if len(members) > MOST_NAMES else []
+    more = [counted(len(members) - MOST_NAMES, "other")] if len(members) > MOST_NAMES else []
     return kind.replace("…", ", ".join([*told, *more]), 1).replace("…", "they")

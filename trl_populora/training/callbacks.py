@@ -19,8 +19,8 @@ from ..evolution import EvolutionEvent, NotFiniteError, evolve, recombine
 from .config import PopulationSelfPlayConfig
 from .probing import probe
 from .resuming import cut_back
-from .row_source import checked_summary
 from .run_record import write_run_file
+from .source_checks import checked_summary
 from .trackers import Trackers
 
 

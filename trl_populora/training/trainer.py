@@ -60,12 +60,13 @@ from .probing import probe
 from .ranks import Ranks, decided_by_first
 from .resuming import adopt_optimizer, check_adapters, load_finished, load_run
 from .reward_functions import checked, numbered
-from .row_source import RowSource, checked_advantages, checked_rewards, checked_rollout, checked_rows
+from .row_source import RowSource
 from .run_record import base_revision
 from .samplers import check_sampler, make_sampler
 from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
+from .source_checks import checked_advantages, checked_rewards, checked_rollout, checked_rows
 from .stopping import StopCallback
 from .supported import FIXED, TOKEN_LOSSES, check_fixed, without_effect
 from .token_means import weigh, weighed
@@ -395,9 +396,6 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         generated = generate(prompts)
         self.source.sampler.rest()
         self._lengths = [len(ids) for ids in generated[1]]
-        known = self.population.base_model.config.get_text_config().vocab_size
-        if wrong := [id for ids in generated[1] for id in ids if not 0 <= id < known]:
-            raise ValueError(f"A completion has the token id {wrong[0]}, and the base has {known} tokens, from id 0.")
         return generated
 
     def _keep_rewards(self, calculate: Callable[..., torch.Tensor], *rows: Any, **named: Any) -> torch.Tensor:

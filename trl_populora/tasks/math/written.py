@@ -75,15 +75,12 @@ def join_groups(text: str) -> str:
 
 
 def _joined(match: re.Match[str]) -> str:
+    """The digits without what stands between groups. A single group before a larger number is the numerator of a mixed
+    number, unless signs that are used for groups only, such as `{,}`, say otherwise."""
     groups, slash, under, more = match.groups(default="")
-    digits = _NOT_DIGITS.sub("", groups)
-    proper = (
-        len(digits) == 3
-        and digits[0] != "0"
-        and not more
-        and (3, digits) < (len(under.lstrip("0")), under.lstrip("0"))
-    )
-    mixed = proper and "{" not in groups and "\\!" not in groups
+    digits, limit = _NOT_DIGITS.sub("", groups), under.lstrip("0")
+    proper = len(digits) == 3 and digits >= "100" and (3, digits) < (len(limit), limit)
+    mixed = proper and not more and "{" not in groups and "\\!" not in groups
     return (groups if mixed else digits) + slash + under + _NOT_DIGITS.sub("", more)
 
 
