@@ -144,6 +144,12 @@ def test_the_card_of_a_run_loads_a_local_base_from_its_path(tmp_path, monkeypatc
     assert f'\nbase = "{tmp_path}/models/base"  # where the base model was when this was written\n' in card
 
 
+def test_the_card_of_a_run_loads_a_shipped_base_from_its_path_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    card = model_card(table(), base_model="recipes/chains/base")
+    assert f'base = "{tmp_path}/recipes/chains/base"  # where' in card and "`populora recipes copy chains`" in card
+
+
 def test_a_card_that_stands_in_a_folder_loads_from_it():
     card = model_card(table(), base_model="org/base")
     assert 'from_pretrained(base), "student_1")' in card and "# A PopuLoRA population" in card

@@ -191,13 +191,15 @@ class CardBase(NamedTuple):
             command = f"`populora recipes copy {folder.split('/')[1]}`"
             name = base_model if base_model == TINY else folder
             words = f"`{name}`, which is not on the Hub but comes with trl-populora ({command})"
-            return cls(None, words, f'base = "{folder}"  # after {command}')
-        own = os.path.basename(os.path.normpath(base_model))
-        words = f"`{own}`, a local model that is not on the Hub: only people who have it can use the adapters"
-        path = os.path.abspath(os.path.expanduser(base_model))
-        if here:
-            return cls(None, words, f'base = "{path}"  # where the base model was when this was written')
-        return cls(None, words, f'base = "{own}"  # the folder of the base model')
+            line = f'base = "{folder}"  # after {command}'
+        else:
+            own = os.path.basename(os.path.normpath(base_model))
+            words = f"`{own}`, a local model that is not on the Hub: only people who have it can use the adapters"
+            line = f'base = "{own}"  # the folder of the base model'
+        if here and base_model != TINY:  # the example runs in the folder of the card
+            path = os.path.abspath(os.path.expanduser(base_model))
+            line = f'base = "{path}"  # where the base model was when this was written'
+        return cls(None, words, line)
 
 
 def eval_results(evaluation: Mapping[str, Any]) -> list[EvalResult]:
