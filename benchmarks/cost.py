@@ -34,7 +34,7 @@ MEASURED = {
     "tiny/4t4s.yaml": ("18 min 1 s",),
 }
 """Wall-clock times of recipes, as they stand in docs/performance.md."""
-CHAINS = "[results](results.md#does-a-population-teach-more-than-one-agent-teaches-itself), beside other jobs"
+CHAINS = "[results](results/population.md), beside other jobs"
 MEASURED_ELSEWHERE = {
     "dataset/programs.yaml": "[your dataset](start/your_dataset.md#try-it-offline)",
     **{f"chains/{name}.yaml": CHAINS for name in ("1t1s", "4t4s", "single_agent")},

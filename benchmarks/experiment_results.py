@@ -1,11 +1,11 @@
-"""Results of an experiment for docs/results.md: a small JSON, a figure, and tables in Markdown made from that JSON.
+"""Results of an experiment for its page in docs/results: a small JSON, a figure, and tables in Markdown made from that JSON.
 
     python benchmarks/experiment_results.py runs/experiments/NAME          # the runs -> JSON, figure and tables
     python benchmarks/experiment_results.py --tables                       # the JSON that are there -> tables
 
 from the root of a clone, after `populora experiment recipes/experiments/NAME.yaml`. The JSON goes to
 `benchmarks/results/experiments/NAME.json`, the figure to `docs/images/NAME.png`, and the tables between the marks of
-`NAME` in docs/results.md or docs/earlier_results.md. Intervals are Student's over seeds, those of `populora
+`NAME` in a page of docs/results, or in docs/earlier_results.md. Intervals are Student's over seeds, those of `populora
 experiment`; unlike its table, every pair of arms is compared here.
 
 `benchmarks/results/experiments/NAME.tar.xz` has the files of the finished runs that all of this is made from, without
@@ -44,7 +44,6 @@ from trl_populora.run_files.run import AVERAGE, BASE
 
 
 RESULTS = Path("benchmarks/results/experiments")
-PAGES = (Path("docs/results.md"), Path("docs/earlier_results.md"))
 CURVES = {"solve_rate": "share of attempts that solve", "complexity/ast_nodes": "AST nodes of programs"}
 COSTS = {
     "adapters": "adapters",
@@ -246,10 +245,11 @@ def page_of(name: str) -> Path:
     Raises:
         ValueError: If none has marks for them.
     """
-    for page in PAGES:
+    pages = (*sorted(Path("docs/results").glob("*.md")), Path("docs/earlier_results.md"))
+    for page in pages:
         if all(mark in page.read_text() for mark in _marks(name)):
             return page
-    raise ValueError(f"none of {[str(page) for page in PAGES]} has the lines {_marks(name)}.")
+    raise ValueError(f"none of {[str(page) for page in pages]} has the lines {_marks(name)}.")
 
 
 def filled(page: str, record: Mapping[str, Any]) -> str:
@@ -308,7 +308,7 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Results of experiments for docs/results.md.")
+    parser = argparse.ArgumentParser(description="Results of experiments for their pages in docs/results.")
     parser.add_argument("folders", nargs="*", type=Path, help="folders of experiments, with results.json")
     parser.add_argument("--tables", action="store_true", help="write the tables of all JSON that are there")
     options = parser.parse_args()

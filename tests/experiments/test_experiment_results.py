@@ -109,7 +109,7 @@ def test_what_is_one_number_in_both_arms_stands_once(record):
 def test_an_experiment_without_a_page_is_refused(record, monkeypatch):
     assert "| measure |" in SCRIPT["filled"]("<!-- begin small -->\nold\n<!-- end small -->", record)
     monkeypatch.chdir(ROOT)
-    with pytest.raises(ValueError, match="none of .*results.md.* has the lines .*'<!-- begin small -->'"):
+    with pytest.raises(ValueError, match="none of .*results/size.md.* has the lines .*'<!-- begin small -->'"):
         SCRIPT["page_of"]("small")
 
 
