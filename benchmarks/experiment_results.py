@@ -1,4 +1,4 @@
-"""Results of an experiment for its page in docs/results: a small JSON, a figure, and tables in Markdown made from that JSON.
+"""Results of an experiment for its page in docs/results: a small JSON, a figure, and tables made from that JSON.
 
     python benchmarks/experiment_results.py runs/experiments/NAME          # the runs -> JSON, figure and tables
     python benchmarks/experiment_results.py --tables                       # the JSON that are there -> tables

@@ -292,7 +292,7 @@ class _Phase:
         """Which student solves which task, greedily: 1, 0, or NaN (spared), of shape `(students, tasks)`."""
         from .evaluation.answering import collect_answers, grade
         from .evaluation.results import ExamResult
-        from .training.examiner import unchanged_random_states
+        from .generation.sampler import unchanged_random_states
 
         source = self.trainer.source
         with unchanged_random_states():

@@ -166,6 +166,22 @@ CASES = [
     ("(1,2),(3,4)", LIST, "(2,1),(3,4)", "wrong"),
     ("$f(x)=x$,$f(x)=2-x$", LIST, "2-x, x", "solved"),
     (r"\sqrt{8}, \frac{1}{2}", LIST, r"0.5, 2\sqrt{2}", "solved"),
+    *(("1,3,5", LIST, text, "solved") for text in (r"1,\,3,\,5", r"1,\;3,\;5", "1,~3,~5", r"n\in\{1,3,5\}")),
+    *(("1,-2", {}, text, "solved") for text in (r"1\text{ or }-2", r"x=1\text{ or }x=-2", r"1,\;-2", "-2, 1")),
+    ("1,-2", {}, r"1\text{ or }2", "wrong"),
+    *(
+        ("24", {}, text, "solved")
+        for text in (r"24\,\mathrm{cm^2}", r"24\mathrm{cm^{2}}", r"24\text{ m}^2", "24 cm^2")
+    ),
+    *(
+        ("9.8", RATES, text, "solved")
+        for text in (r"9.8\text{ m/s^2}", r"9.8\text{ g/cm³}", r"9.8\,\mathrm{m\,s^{-2}}")
+    ),
+    *(("9.8", RATES, text, "solved") for text in (r"\approx 9.8", r"g \approx 9.8", "≈ 9.8", r"g_{\text{max}} = 9.8")),
+    (r"\frac{1}{1001}", {}, r"P=\frac{1}{1001}", "solved"),
+    (r"\frac{1}{1001}", {}, r"P=\frac{1}{1002}", "wrong"),
+    ("0.0005", {}, "v=0.0005", "solved"),
+    ("4.5e33", RATES, r"\rho(0) = 4.5 \times 10^{33}", "solved"),
 ]
 # What math-verify would accept, or what nobody should: work left to the judge, lists, other names for the same number.
 HACKS = [
@@ -175,6 +191,7 @@ HACKS = [
         for text in (r"\pm 7", r"\{7, 8\}", "[0, 10]", "x > 6", r"\sum_{k=1}^{7} 1", "7x", "7 8", "7=8")
     ),
     *(("7", {}, text) for text in (r"\max(7)", "8=7", "[7,7]", r"7\text{ not }", r"7\text{, or maybe eight}")),
+    *(("7", {}, text) for text in (r"7\text{^2}", r"7\mathrm{m^{23}}8", "x=7=8", "x=7, 8", "x=7 dozen", "x^2=7=x")),
     (r"\sqrt{2}", {}, r"\min(\sqrt{2},8)"),
     (r"\frac{\pi}{4}", {}, r"\min(\frac{\pi}{4},1)"),
     (r"\frac{\pi}{4}", {}, r"\frac{\pi}{4}\text{ or something else}"),

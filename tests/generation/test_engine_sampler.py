@@ -394,8 +394,9 @@ def test_an_engine_sleeps_once_a_round_and_is_checked_when_it_wakes(make):
 
 @pytest.mark.slow
 def test_an_engine_that_wakes_without_its_adapters_is_found_out(make):
-    sampler = make(faults={"forgetful": True})
+    sampler = make()
     sampler.sync()
+    sampler.engine.forgetful = True
     sampler.rest()
     with pytest.raises(LivenessError, match="looks like the frozen base"):
         sampler(PROMPTS, NAMES, seed=0)
@@ -590,7 +591,41 @@ def test_adapters_in_float32_on_a_gpu_are_refused(monkeypatch):
 @pytest.mark.slow
 def test_the_engine_is_told_what_to_serve(make):
     spec = make(dtype=torch.float32).engine.spec
-    assert spec == EngineSpec("a folder", tiny_tokenizer().name_or_path or "a folder", torch.float32, 4, 4, None)
+    tokenizer, layers = tiny_tokenizer().name_or_path or "a folder", ("down_proj", "gate_proj", "k_proj", "o_proj")
+    layers += ("q_proj", "up_proj", "v_proj")
+    assert spec == EngineSpec("a folder", tokenizer, torch.float32, 4, 4, None, layers, four_bits=False)
+
+
+def test_an_engine_sleeps_until_it_is_needed(make):
+    """A warm start learns before the first round, and needs the memory."""
+    sampler = make()
+    assert sampler.engine.asleep
+    sampler.sync()
+    assert not sampler.engine.asleep
+
+
+def test_vllm_serves_the_adapted_layers_of_a_packed_base_and_changes_nothing_else(monkeypatch):
+    given = {}
+
+    class Stub:
+        def __init__(self, **settings):
+            given.update(settings, ranks={name: os.environ.get(name) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")})
+            torch.manual_seed(settings["seed"])
+            raise RuntimeError("no engine here")
+
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=Stub))
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    before, drawn = dict(os.environ), torch.random.get_rng_state()
+    spec = EngineSpec("a folder", "", torch.bfloat16, 4, 2, targets=("q_proj", "v_proj"), four_bits=True)
+    with pytest.raises(RuntimeError, match="no engine here"):
+        VLLMEngine(lora_target_modules=["q_proj"]).start(spec)
+    assert given["lora_target_modules"] == ["q_proj"]  # given by hand
+    with pytest.raises(RuntimeError, match="no engine here"):
+        VLLMEngine().start(spec)
+    assert given["lora_target_modules"] == ["q_proj", "v_proj"] and given["quantization"] == "bitsandbytes"
+    assert given["ranks"] == {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+    assert dict(os.environ) == before and torch.equal(torch.random.get_rng_state(), drawn)
 
 
 @pytest.mark.slow

@@ -403,7 +403,7 @@ def test_equal_answers_run_once_and_plain_ones_not_at_all():
         jobs.extend(some)
         return [Execution(Status.INFRA_ERROR, (), 0.0, 0)] * len(some)
 
-    verdicts = judge_pairs([("1/2", r"x=\frac12"), ("1/2", "0.5"), ("1/2", r"$x=\frac12$"), ("1/2", "3")], count)
+    verdicts = judge_pairs([("1/2", r"(\frac12)"), ("1/2", "0.5"), ("1/2", r"$(\frac12)$"), ("1/2", "3")], count)
     assert [len(job.inputs) for job in jobs] == [1] and jobs[0].modules == (MODULE,) and jobs[0].limits == LIMITS
     assert verdicts[1] is True and verdicts[3] is False and is_spared(verdicts[0]) and is_spared(verdicts[2])
 
@@ -419,7 +419,7 @@ def test_a_batch_that_went_wrong_is_judged_again_one_by_one(run, monkeypatch):
         return run(jobs)
 
     pairs = [("1/2", HOSTILE["sum"])]
-    pairs += [("1/2", rf"x=\frac{{{n}}}{{{2 * n + n % 2}}}") for n in range(1, 14)]
+    pairs += [("1/2", rf"(\frac{{{n}}}{{{2 * n + n % 2}}})") for n in range(1, 14)]
     verdicts = judge_pairs(pairs, watched)
     assert verdicts == [False, *(n % 2 == 0 for n in range(1, 14))]
     assert sizes == [[8, 6], [1] * 8]

@@ -25,8 +25,8 @@ from trl_populora.evaluation.grading import Grade, Grader
 from trl_populora.evaluation.results import COLUMNS
 from trl_populora.executor import Job, Status
 from trl_populora.generation import EngineSampler, TransformersSampler
+from trl_populora.generation.sampler import unchanged_random_states
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
-from trl_populora.training.examiner import unchanged_random_states
 
 
 PROBED = dict(eval_strategy="steps", eval_steps=2, probe_kwargs={"exams": ["held_out[:4]"], "founders": 1})

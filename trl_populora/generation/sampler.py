@@ -5,12 +5,14 @@ This module has the parts that all samplers share: tokenizing prompts, seeds of 
 
 import json
 import math
+import random
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import torch
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -292,3 +294,16 @@ def evaluation_mode(model: PreTrainedModel) -> Iterator[None]:
     finally:
         if training:
             model.train()
+
+
+@contextmanager
+def unchanged_random_states() -> Iterator[None]:
+    """Context that restores the random states at its end."""
+    python, numpy = random.getstate(), np.random.get_state()
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)

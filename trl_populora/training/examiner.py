@@ -6,13 +6,8 @@ restored.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
-import torch
 
 from ..executor import Execution, Executor, Job
 from ..generation import Sampler
@@ -99,16 +94,3 @@ class Examiner:
     def _adapter(self, player: str | None) -> str | None:
         population = self.source.population
         return player if player is None or player in population.guests else population.adapter_of(player)
-
-
-@contextmanager
-def unchanged_random_states() -> Iterator[None]:
-    """Context that restores the random states at its end."""
-    python, numpy = random.getstate(), np.random.get_state()
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices=devices):
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)

@@ -17,9 +17,10 @@ from transformers.utils import logging
 from ..diagnostics.dynamics import mean
 from ..evaluation import Exam, make_exams
 from ..evaluation.evaluating import check_length
+from ..generation.sampler import unchanged_random_states
 from ..run_files.layout import FOUNDERS_FOLDER
 from ..run_files.run import BASE
-from .examiner import Examiner, unchanged_random_states
+from .examiner import Examiner
 
 
 if TYPE_CHECKING:

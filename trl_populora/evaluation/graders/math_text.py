@@ -13,9 +13,13 @@ from ...tasks.math.written import DECIMAL, TEXT, join_groups
 MARK = "####"
 MAX_DEPTH = 12  # of brackets, 5 in right answers: math-verify's parser takes exponential time in it
 _GIVEN = re.compile(rf"(?:(?<![0-9A-Za-z)\]}}.])[-+])?{DECIMAL}")  # in prose; the minus of `10-3` is none
+_MINUS_MONEY = re.compile(r"-\\?[$£€](?=[0-9.])")
 _ANY_TEXT = re.compile(r"\\(?:text[a-z]*|mathrm|mbox|operatorname)\s*\{[^{}]*\}")
 _TRAILING_UNIT = re.compile(rf"(?<=.)(?:\\[,;:! ]|~|\s)*{TEXT}(?:\s*\^\s*(?:[0-9]|\{{[0-9]\}}))?\s*$")
 _TEXT_WORDS = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|;")
+_SPACING = re.compile(r"(?<!\\)\\[,;:! ]|~")
+_EXPONENT = re.compile(r"(?<=[A-Za-z])\s*\^\s*(?:-?[0-9]|\{-?[0-9]\})")  # of a unit
+_MEMBER = re.compile(r"[A-Za-z]\s*\\in\s*(?=(?:\\left)?\\\{)")  # of a list in braces
 _WHERE = re.compile(r"(?:\\(?:text|mathrm|mbox)\s*\{\s*)?\bwhere\b.*", re.DOTALL)
 _OPEN, _CLOSE = "([{", ")]}"
 _STATED = re.compile(r"\banswer(?: is\b|(?=\s?\**:))[\s*:]*", re.IGNORECASE)
@@ -59,7 +63,7 @@ def find_number(completion: str) -> str | None:
         `str`: Digits with sign and point. `None` if there is no number, or if the line or the box holds several that
         differ: then it says nothing.
     """
-    completion = completion.replace("−", "-")
+    completion = _MINUS_MONEY.sub("-", completion.replace("−", "-"))
     _, mark, rest = completion.rpartition(MARK)
     line = rest.lstrip().partition("\n")[0]
     box = find_boxed(completion)
@@ -82,21 +86,32 @@ def without_unit(text: str) -> str:
 
 
 def hedges(text: str) -> bool:
-    """Whether a text has digits both within and outside `\\text{...}`, or takes an answer back there. math-verify
-    takes `7\\text{ or 8}` for 7."""
+    """Whether a text has digits both within and outside `\\text{...}`, those of `cm^2` aside, or takes an answer back
+    there. math-verify takes `7\\text{ or 8}` for 7."""
+    text = _EXPONENT.sub("", text)
     outside = _ANY_TEXT.sub("", text)
-    digits = any(map(str.isdigit, outside)) and sum(map(str.isdigit, text)) > sum(map(str.isdigit, outside))
+    digits = any(map(str.isdecimal, outside)) and sum(map(str.isdecimal, text)) > sum(map(str.isdecimal, outside))
     return digits or DOUBT.search(text) is not None and bool(outside.strip())
 
 
 def split(text: str) -> list[str]:
     """The answers of a list: split at commas outside brackets, at `;`, "and" and "or"; braces around the list, and
     what follows "where", are dropped; `\\pm` makes two."""
-    text = _TEXT_WORDS.sub(",", _WHERE.sub("", text)).strip()
+    text = _MEMBER.sub("", with_commas(_WHERE.sub("", text)).strip())
     if text.startswith(("\\{", "\\left\\{")) and text.endswith("\\}") and len(list(_parts(text))) == 1:
         text = text.removeprefix("\\left").removeprefix("\\{").removesuffix("\\}").removesuffix("\\right")
     parts = [part for part in map(str.strip, _parts(text)) if part]
     return [one for part in parts for one in _both(part)]
+
+
+def is_list(text: str) -> bool:
+    """Whether a text has a comma outside brackets."""
+    return len(list(_parts(text))) > 1
+
+
+def with_commas(text: str) -> str:
+    """A list with commas for `;`, "and" and "or", and without LaTeX's spaces, such as `\\,` and `\\;`."""
+    return _TEXT_WORDS.sub(",", _SPACING.sub(" ", text))
 
 
 def _both(text: str) -> list[str]:

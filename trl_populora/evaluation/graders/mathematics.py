@@ -15,7 +15,18 @@ from ...tasks import Run
 from ...tasks.math.answers import compare_plain, in_batches
 from ...tasks.math.written import MAX_ANSWER, Number, read_answer, read_number, tidy
 from ..grading import Grade, Grader
-from .math_text import MARK, MAX_DEPTH, find_answer, find_number, hedges, nesting, split, without_unit
+from .math_text import (
+    MARK,
+    MAX_DEPTH,
+    find_answer,
+    find_number,
+    hedges,
+    is_list,
+    nesting,
+    split,
+    with_commas,
+    without_unit,
+)
 
 
 HARNESS = "trl_populora.tasks.math.equivalence"
@@ -172,6 +183,8 @@ def _read(wanted: Mapping, completion: str) -> Grade | _Comparison:
     golds, given = [tidy(one) for one in wanted["answers"]], [answer]
     if wanted.get("several", False):
         golds, given = [one for gold in golds for one in split(gold)], split(answer)
+    elif read_number(golds[0]) is None and is_list(golds[0]):
+        given = [with_commas(answer)]
     if len(golds) != len(given):
         return Grade("wrong", answer, f"{len(given)} answers, and not {len(golds)}")
     atol = [Fraction(str(one)) for one in wanted.get("atol", ())]

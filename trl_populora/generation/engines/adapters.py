@@ -137,6 +137,8 @@ class AdapterFiles:
             return self.write(name, tensors, self.config_of(name)), digest
 
         names, packing = adapter_names(self.population), Lock()  # the device holds copies of one adapter at a time
+        if torch.cuda.is_available():  # other threads have another stream, if vLLM has changed that of this one
+            torch.cuda.current_stream().synchronize()
         with ThreadPoolExecutor(WRITERS) as pool:
             jobs = [pool.submit(changed, name) for name in names]
         try:

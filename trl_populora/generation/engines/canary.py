@@ -297,10 +297,14 @@ class Canary:
             lambda _: (
                 f"{self.engine.where} does not answer like the trainer's frozen base: log-probabilities differ by "
                 f"{error:.3g} (tolerance {tolerance:.3g}). Serve the same model, "
-                f"{self.population.base_model.name_or_path!r}, in {self.dtype}."
+                f"{self.population.base_model.name_or_path!r}, in {self.dtype}{self._packing()}."
             ),
         )
         self.base_error = max(self.base_error, error)
+
+    def _packing(self) -> str:
+        packing = getattr(self.population.base_model.config, "quantization_config", None)
+        return "" if packing is None else " and with the same quantization as here"
 
     def write_probes(self, files: AdapterFiles) -> list[AdapterVersion]:
         """Writes the files of the probes: two versions of each of two random adapters."""

@@ -54,6 +54,8 @@ class EngineSpec(NamedTuple):
         max_rank (`int`): Largest rank of an adapter.
         num_adapters (`int`): Number of adapters of the population, including guests.
         accelerator ([`~accelerate.Accelerator`] or `None`): The trainer's; `None` for a single process.
+        targets (`tuple[str, ...]`): Last parts of the names of adapted layers (`"q_proj"`).
+        four_bits (`bool`): Whether the trainer has packed the base to 4 bits (bitsandbytes).
     """
 
     model: str
@@ -62,6 +64,8 @@ class EngineSpec(NamedTuple):
     max_rank: int
     num_adapters: int
     accelerator: "Accelerator | None" = None
+    targets: tuple[str, ...] = ()
+    four_bits: bool = False
 
 
 class EngineError(RuntimeError):

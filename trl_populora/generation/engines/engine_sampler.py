@@ -89,8 +89,18 @@ class EngineSampler(Sampler):
         base = population.base_model.name_or_path or ""
         names = adapter_names(population)
         max_rank = max(population.lora_configs[name].r for name in names)
+        targets = sorted({path.rpartition(".")[2] for name in names for path in population.factors(name)})
         self.engine.start(
-            EngineSpec(base, tokenizer.name_or_path or base, self.dtype, max_rank, len(names), self.accelerator)
+            EngineSpec(
+                model=base,
+                tokenizer=tokenizer.name_or_path or base,
+                dtype=self.dtype,
+                max_rank=max_rank,
+                num_adapters=len(names),
+                accelerator=self.accelerator,
+                targets=tuple(targets),
+                four_bits=getattr(population.base_model, "is_loaded_in_4bit", False),
+            )
         )
         self.canary = Canary(
             population,
@@ -110,6 +120,7 @@ class EngineSampler(Sampler):
         self._together(lambda: self._on_parts(lambda: self.canary.check_mechanism(probes)), here=self._feeds)
         if self.files:
             self.files.remove(probes)
+        self.rest()  # a warm start may come first
 
     @classmethod
     def from_args(
@@ -166,7 +177,7 @@ class EngineSampler(Sampler):
             EngineError: If an adapter cannot be written or loaded.
             LivenessError: If a member is not sampled from its current weights.
         """
-        woken = self.engine.wake()
+        woken = self._together(self.engine.wake, here=True)
         serving, self.serving = self.serving, {}  # nobody can be sampled until the canary has seen everybody
         again = not serving or serving != self._newest
         changed = self._share(self._together(lambda: self.files.write_changed(everything=again), here=self._main))
@@ -195,7 +206,7 @@ class EngineSampler(Sampler):
             EngineError: If a member is not loaded, or the engine cannot be reached.
         """
         self._check_rows(prompt_ids, members)
-        if self.engine.wake():
+        if self._together(self.engine.wake, here=True):
             self._check_awake()
         rows = [
             EngineRow(

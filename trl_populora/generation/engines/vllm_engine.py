@@ -11,14 +11,16 @@ import os
 import socket
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
+from accelerate.utils import patch_environment
 from transformers import PreTrainedTokenizerBase
 
 from ...population import Population
 from ...settings import as_mapping
+from ..sampler import unchanged_random_states
 from .adapters import AdapterVersion
 from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, check_unmixed
 from .engine_sampler import EngineSampler
@@ -109,31 +111,33 @@ class VLLMEngine(Engine):
         if self.tensor_parallel_size > 1:
             groups = torch.arange(world).view(-1, self.tensor_parallel_size).tolist()
             self.group = torch.distributed.new_subgroups_by_enumeration(groups)[0]
+        own: dict[str, Any] = {
+            "max_cpu_loras": max(2 * spec.num_adapters, self.max_loras or 0, 4),
+            # Otherwise vLLM keeps room for adapters of all layers: of a mixture of experts, of each expert.
+            "lora_target_modules": list(spec.targets) or None,
+            "quantization": "bitsandbytes" if spec.four_bits else None,
+        }
         if torch.cuda.is_available():
             # Inside this process, so that it joins the trainer's process group, as GRPOTrainer's own engine does.
-            _set_rank_variables(spec.accelerator)
-            own = {"max_num_batched_tokens": 4096, "distributed_executor_backend": "external_launcher"}
+            own |= {"max_num_batched_tokens": 4096, "distributed_executor_backend": "external_launcher"}
         else:  # a prompt in parts winds a seed's generator back, which those of a CPU cannot (vLLM 0.31)
-            own = {"enable_chunked_prefill": False}
-        self.llm = LLM(
-            model=spec.model,
-            tokenizer=spec.tokenizer,
-            dtype=str(spec.dtype).removeprefix("torch."),
-            tensor_parallel_size=self.tensor_parallel_size,
-            enable_lora=True,
-            max_lora_rank=max_lora_rank,
-            max_loras=self.max_loras or spec.num_adapters,
-            enable_sleep_mode=self.enable_sleep_mode,
-            generation_config="vllm",  # nothing of the model's own file: it would make sampling off-policy
-            logprobs_mode="processed_logprobs",  # after temperature and filters: those of the sampling policy
-            seed=rank // self.tensor_parallel_size,
-            worker_extension_cls=f"{AdapterSums.__module__}.{AdapterSums.__qualname__}",
-            **{
-                "max_cpu_loras": max(2 * spec.num_adapters, self.max_loras or 0, 4),
-                **own,
-                **self.engine_kwargs,
-            },
-        )
+            own |= {"enable_chunked_prefill": False}
+        with rank_variables(spec.accelerator), unchanged_random_states():  # vLLM seeds all generators
+            self.llm = LLM(
+                model=spec.model,
+                tokenizer=spec.tokenizer,
+                dtype=str(spec.dtype).removeprefix("torch."),
+                tensor_parallel_size=self.tensor_parallel_size,
+                enable_lora=True,
+                max_lora_rank=max_lora_rank,
+                max_loras=self.max_loras or spec.num_adapters,
+                enable_sleep_mode=self.enable_sleep_mode,
+                generation_config="vllm",  # nothing of the model's own file: it would make sampling off-policy
+                logprobs_mode="processed_logprobs",  # after temperature and filters: those of the sampling policy
+                seed=rank // self.tensor_parallel_size,
+                worker_extension_cls=f"{AdapterSums.__module__}.{AdapterSums.__qualname__}",
+                **own | self.engine_kwargs,
+            )
         # Also for an engine that is collected without close: vLLM ends itself there, and destroys what it joined.
         self._end = weakref.finalize(self, _end_engine, self.llm.llm_engine.engine_core, joined, self.group)
         self._end.atexit = False
@@ -222,6 +226,11 @@ class VLLMEngine(Engine):
 def _end_engine(core: Any, joined: bool, group: Any) -> None:
     with default_group_kept() if joined else nullcontext():
         core.shutdown()
+    with suppress(ImportError, AttributeError):  # by address: wrong for the next engine, and they keep memory
+        from vllm.lora.ops.triton_ops import utils
+
+        utils._LORA_A_PTR_DICT.clear()
+        utils._LORA_B_PTR_DICT.clear()
     if group is not None:
         torch.distributed.destroy_process_group(group)
 
@@ -307,13 +316,21 @@ def _drawn(output: "CompletionOutput") -> Drawn:
     return Drawn(ids, [position[token] for position, token in zip(likeliest, ids, strict=True)], likeliest)
 
 
-def _set_rank_variables(accelerator: "Accelerator | None") -> None:
-    """Sets the environment variables of torchrun, which vLLM's external launcher reads."""
-    os.environ["RANK"] = str(accelerator.process_index if accelerator else 0)
-    os.environ["LOCAL_RANK"] = str(accelerator.local_process_index if accelerator else 0)
-    os.environ["WORLD_SIZE"] = str(accelerator.num_processes if accelerator else 1)
-    os.environ.setdefault("MASTER_ADDR", "localhost")
-    if "MASTER_PORT" not in os.environ:
-        with socket.socket() as free:
-            free.bind(("", 0))
-            os.environ["MASTER_PORT"] = str(free.getsockname()[1])
+@contextmanager
+def rank_variables(accelerator: "Accelerator | None") -> Iterator[None]:
+    """Context with the environment variables of torchrun, which vLLM's external launcher reads.
+
+    If they stayed, the next trainer of a script would think that it is one of several processes.
+    """
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = str(free.getsockname()[1])
+    own = {
+        "RANK": str(accelerator.process_index if accelerator else 0),
+        "LOCAL_RANK": str(accelerator.local_process_index if accelerator else 0),
+        "WORLD_SIZE": str(accelerator.num_processes if accelerator else 1),
+        "MASTER_ADDR": os.environ.get("MASTER_ADDR", "localhost"),
+        "MASTER_PORT": os.environ.get("MASTER_PORT", port),
+    }
+    with patch_environment(**own):
+        yield

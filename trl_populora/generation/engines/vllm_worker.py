@@ -38,7 +38,9 @@ class AdapterSums:
                 X for m in manager.modules.values() for X in (*_each(m.lora_a_stacked), *_each(m.lora_b_stacked))
             ]
             return bit_sums(stack[slot] for stack in stacks)
-        return bit_sums(X for one in loaded[number].loras.values() for X in (*_each(one.lora_a), *_each(one.lora_b)))
+        waiting = [X for one in loaded[number].loras.values() for X in (*_each(one.lora_a), *_each(one.lora_b))]
+        device = next(X.device for m in manager.modules.values() for X in _each(m.lora_a_stacked))
+        return bit_sums(X.to(device, non_blocking=True) for X in waiting)  # they wait on the host, which is slower
 
 
 def _each(matrices: Any) -> Iterator[Tensor]:

@@ -62,9 +62,14 @@ def bit_sums(matrices: Iterable[Tensor]) -> list[int]:
     Order, zeros beside the numbers, and the division into matrices do not matter. In these, an engine's copy of an
     adapter differs from PEFT's.
     """
+    parts = [matrix.detach().reshape(-1) for matrix in matrices]
+    if parts and parts[0].is_cuda:
+        parts = [torch.cat(parts)]  # a few kernels for an adapter, and not a few for each of its matrices
     sums = []
-    for matrix in matrices:
-        bits = matrix.detach().view({2: torch.int16, 4: torch.int32}[matrix.element_size()]).long()
+    for part in parts:
+        # The square of an `int16` fits into an `int32`.
+        bits, squares = (torch.int16, torch.int32) if part.element_size() == 2 else (torch.int32, torch.int64)
+        bits = part.view(bits).to(squares)
         sums.append(torch.stack([bits.sum(), bits.square().sum()]))
     return torch.stack(sums).sum(0).tolist() if sums else [0, 0]  # one transfer for the whole adapter
 

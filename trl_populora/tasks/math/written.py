@@ -19,13 +19,14 @@ MAX_EXPONENT = 400  # of a power of ten
 DECIMAL = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _ARGUMENT = rf"\s*(?:\{{\s*(-?{DECIMAL})\s*\}}|([0-9]))"
 _FRACTION = rf"(?:\\[dtc]?frac{_ARGUMENT}{_ARGUMENT}|({DECIMAL})\s*/\s*({DECIMAL}))"
-TEXT = r"(?:\\(?:text|textrm|mathrm|mbox|operatorname)\s*\{[^{}0-9\\]*\}|\{\\rm[^{}0-9\\]*\})"
+_RAISED = r"(?:\s*\^\s*(?:-?[0-9]|\{-?[0-9]\}))?"
+_IN_TEXT = r"(?:(?<=[A-Za-z])\^(?:-?[0-9]|\{-?[0-9]\})|\\(?:[,;:! ]|cdot(?![a-z]))|[^{}0-9\\])*"
+TEXT = rf"(?:\\(?:text|textrm|mathrm|mbox|operatorname)\s*\{{{_IN_TEXT}\}}|\{{\\rm{_IN_TEXT}\}})"
 _WORDS = (  # units written without \\text
     r"(?:[cmknpμ]?m|m?s|k?g|m?L|[kM]?eV|k?J|[kM]?Hz|[VKCNWML]|k?pc|mol|moles?|ergs?|sec|seconds?|minutes?|hours?|days?|"
     r"years?|degrees?|radians?|rad|arcsec|arcseconds?|parsecs?|[Aa]ngstroms?|photons?|atoms?|dollars?|cents?|meters?|"
     r"feet|inches|miles|units?|bits|kcal|amu|Volts?)(?![A-Za-z])"
 )
-_RAISED = r"(?:\s*\^\s*(?:-?[0-9]|\{-?[0-9]\}))?"
 _UNIT = (
     rf"(?>(?:\\[,;:! ]|~|\s|/|\\cdot|\^\s*\{{?\s*\\circ\s*\}}?|\\degree|°|\\AA|\\mu|{TEXT}{_RAISED}|"
     rf"(?<=[\s/}}~]){_WORDS}{_RAISED})*)"  # atomic: what follows a degree sign can be read in two ways
@@ -45,6 +46,10 @@ _NOT_DIGITS = re.compile(r"[^0-9]+")
 _SIGNS = ("\\$", "$", "£", "€", "\\pounds", "\\euro", "\\displaystyle")
 _TIDY = {"−": "-", **dict.fromkeys(_SIGNS, " "), "E_": "\\Xi_", "np.": "\\"}
 _AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|rm)|mbox|boldsymbol)\s*\{([^{}]*)\}")
+_NAME = re.compile(  # and the sign before a number: `x =`, `f(3) =`, `v_0 \\approx`
+    r"(?:(?:[A-Za-z]|\\(?!text|math|mbox|operatorname)[A-Za-z]+|\\(?:text|mathrm|mbox|operatorname)\s*\{[^{}]*\})"
+    r"(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'?(?:\([^()=]*\))?\s*(?:=|\\approx|≈)|\\approx|≈)\s*"
+)
 _MOST_WORDS = 3  # behind a number
 _WORD = re.compile(r"[A-Za-z]{3,}")  # fewer letters are a product of variables
 _NO_UNIT = re.compile(r".*(?:hundred|thousand|illion|dozen|teen|fth|ieth).*")
@@ -111,11 +116,14 @@ def read_number(text: str) -> Number | None:
 
 def read_answer(text: str) -> Number | None:
     """
-    A tidy answer as a number: as [`read_number`], also as text (`\\text{7 hours}`), and with up to three words behind
-    it. Words of fewer than three letters may be variables, and some words change the number: `7 dozen`, `7 or more`.
+    A tidy answer as a number: as [`read_number`], also as text (`\\text{7 hours}`), with a name before it (`x = 7`),
+    and with up to three words behind it. Words of fewer than three letters may be variables, and some words change the
+    number: `7 dozen`, `7 or more`.
     """
     if len(text) > MAX_ANSWER:
         return None
+    if name := _NAME.match(text):
+        text = text[name.end() :]
     whole = _AS_TEXT.fullmatch(text)
     parts = (whole[1] if whole else text).split()
     words = []
