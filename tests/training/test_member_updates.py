@@ -12,8 +12,9 @@ from datasets import Dataset
 from peft import PeftModel
 from trl import GRPOConfig, GRPOTrainer
 
-from tests.tiny import tiny_tokenizer, two_layers
+from tests.tiny import lora, perturb, tiny_tokenizer, two_layers
 from tests.training.conftest import Altered, hash_reward, text_of
+from trl_populora.training import PopulationSelfPlayTrainer
 from trl_populora.training.batching import deal
 
 
@@ -268,3 +269,35 @@ def test_rows_without_an_advantage_are_left_out_and_change_no_update(make_traine
     assert fewer < every_row
     for name in NAMES:
         torch.testing.assert_close(got[name], want[name], rtol=0, atol=2e-5)
+
+
+class RoundsOtherwise(PopulationSelfPlayTrainer):
+    """The pass before the update is off, as in bfloat16, where a probability depends on the shape of a batch."""
+
+    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+        logps, *others = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        return logps if torch.is_grad_enabled() else logps + 0.01, *others
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_rows_that_nothing_has_changed_are_not_clipped(config, rate):
+    settings = config(
+        num_generations=4,
+        learning_rate=rate,
+        optim="sgd",
+        max_steps=2,
+        num_iterations=2,
+        importance_sampling_level="sequence",
+        epsilon=1e-3,
+        logging_steps=1,
+    )
+    trainer = RoundsOtherwise(
+        two_layers(), hash_reward, settings, processing_class=tiny_tokenizer(), peft_config=lora()
+    )
+    perturb(trainer.population, 0.1)
+    trainer.train()
+    first, second = (
+        one["clip_ratio/region_mean"] for one in trainer.state.log_history if "clip_ratio/region_mean" in one
+    )
+    assert first == 0 and (second > 0) == (rate > 0)
+    trainer.close()

@@ -33,6 +33,12 @@ REFUSED = [
     ({"use_liger_kernel": True}, "use_liger_kernel=true needs liger-kernel"),
     ({"accelerator_config": {"dispatch_batches": True}}, "accelerator_config with dispatch_batches=true"),
     ({"accelerator_config": {"split_batches": True}}, "accelerator_config with split_batches=true: each process"),
+    (
+        {"accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": 2}}},
+        "accelerator_config with num_steps: a round is one optimizer step",
+    ),
+    ({"vllm_importance_sampling_mode": "token"}, "vllm_importance_sampling_mode='token' is unknown"),
+    ({"save_on_each_node": True}, "save_on_each_node=True would write"),
     ({"label_smoothing_factor": 0.5}, "label_smoothing_factor=0.5 would be ignored"),
     ({"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy='group_by_length' would be ignored"),
     ({"include_num_input_tokens_seen": "yes"}, "include_num_input_tokens_seen='yes' is unknown"),
@@ -49,6 +55,13 @@ if "activation_checkpointing" in PopulationSelfPlayConfig.__dataclass_fields__: 
 def test_what_cannot_be_built_is_refused_at_construction(make_trainer, settings, words):
     with pytest.raises(ValueError, match=words):
         make_trainer(**settings)
+
+
+@pytest.mark.parametrize("name, value", [("MIXED_PRECISION", "fp16"), ("DYNAMO_BACKEND", "INDUCTOR")])
+def test_what_the_launcher_adds_is_refused_as_a_setting_is(make_trainer, monkeypatch, name, value):
+    monkeypatch.setenv(f"ACCELERATE_{name}", value)
+    with pytest.raises(ValueError, match=f"the launcher's {name.lower()}: {value}, which"):
+        make_trainer()
 
 
 @pytest.mark.slow

@@ -84,6 +84,23 @@ def test_a_loss_of_ones_own_trains_the_member_of_each_row(train, kind, size, aga
 
 
 @pytest.mark.slow
+def test_metrics_of_a_mixed_in_loss_are_means_over_tokens(train):
+    """As those of TRL's own loss: not means over micro-batches, whose rows have other lengths."""
+    settings = dict(per_device_train_batch_size=4, learning_rate=0.0, logging_steps=1)
+    logs = [train(kind, **settings).state.log_history[0] for kind in (PopulationSelfPlayTrainer, Mixed)]
+    assert logs[0]["entropy"] == pytest.approx(logs[1]["entropy"], rel=1e-6)
+
+
+def test_a_loss_of_ones_own_is_told_how_gradients_are_scaled(train, caplog):
+    train(Mixed, loss_type="dapo")
+    assert "Mixed has a loss of its own, and loss_type='dapo'" in caplog.text
+    caplog.clear()
+    train(Mixed)
+    train(PopulationSelfPlayTrainer, loss_type="dapo")
+    assert "a loss of its own" not in caplog.text
+
+
+@pytest.mark.slow
 def test_a_loss_of_ones_own_is_evaluated_with_the_member_of_each_row(train):
     losses = []
 

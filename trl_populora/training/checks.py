@@ -31,6 +31,7 @@ INHERITED_CHOICES = dict.fromkeys(("log_level", "log_level_replica"), LOG_LEVELS
     "importance_sampling_level": ("token", "sequence"),
     "dataloader_multiprocessing_context": (None, "fork", "spawn", "forkserver"),
     "vllm_mode": ("colocate", "server"),
+    "vllm_importance_sampling_mode": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
     "include_num_input_tokens_seen": (True, False, "no", "all", "non_padding"),
 }
 """Those of GRPOConfig that it does not check at construction."""

@@ -40,6 +40,7 @@ ALLOWED = {
         "for a dataset you can call `trainer.evaluate()`",
     ),
     "load_best_model_at_end": ((False,), "is not possible: a population has no single best member"),
+    "save_on_each_node": ((False,), "would write the same files from several machines: all see one output_dir"),
     "save_only_model": ((False,), "writes checkpoints that cannot be resumed exactly"),
     "dataloader_persistent_workers": ((False,), "changes the last bits of a resumed run; rows need no such workers"),
     "ignore_data_skip": ((False,), "would give other prompts to a resumed run"),
@@ -91,6 +92,14 @@ def check_fixed(args: PopulationSelfPlayConfig, made_with: Mapping[str, Any]) ->
                 f"{name} was {before} when the trainer was made, and members have it since then; now it is "
                 f"{getattr(args, name)}. Build a new trainer with it, or set it back."
             )
+
+
+def has_own_loss(trainer: Any) -> bool:
+    """Whether a subclass, or what is mixed in, has another loss than GRPOTrainer."""
+    from trl import GRPOTrainer
+
+    names = ("compute_loss", "_compute_loss")
+    return any(getattr(type(trainer), name) is not getattr(GRPOTrainer, name) for name in names)
 
 
 def without_effect(args: PopulationSelfPlayConfig, model: Any = None, peft_config: Any = None) -> list[str]:
@@ -211,6 +220,14 @@ def _engine(args: PopulationSelfPlayConfig) -> Rules:
 
 
 def _hardware(args: PopulationSelfPlayConfig) -> Rules:
+    # The launcher's options reach accelerate by the environment, and not through the settings.
+    launched = not args.fp16 and args.mixed_precision == "fp16"
+    yield launched, "the launcher's mixed_precision: fp16, which overflows (launch without it; use bf16=true)"
+    compiler = os.environ.get("ACCELERATE_DYNAMO_BACKEND", "no")
+    yield (
+        compiler.lower() != "no",
+        f"the launcher's dynamo_backend: {compiler}, which would recompile every batch: hooks route the rows",
+    )
     yield (
         args.deepspeed is not None or launched_with("DEEPSPEED"),
         "DeepSpeed partitions adapters and optimizer (launch with distributed_type "
@@ -242,6 +259,10 @@ def _data(args: PopulationSelfPlayConfig) -> Rules:
     yield (
         getattr(args.accelerator_config, "split_batches", None),
         "accelerator_config with split_batches=true: each process would learn from a part of its rows",
+    )
+    yield (
+        (getattr(args.accelerator_config, "gradient_accumulation_kwargs", None) or {}).get("num_steps"),
+        "accelerator_config with num_steps: a round is one optimizer step (set gradient_accumulation_steps)",
     )
     yield (
         T and args.eval_strategy == "epoch",

@@ -29,17 +29,20 @@ def weigh(batches: list[dict[str, Tensor]], total: Callable[[Tensor], Any]) -> N
 
 
 @contextmanager
-def weighed(metrics: Mapping[str, list[float]], batch: Mapping[str, Any], *, by_row: bool) -> Iterator[None]:
+def weighed(
+    metrics: Mapping[str, list[float]], batch: Callable[[], Mapping[str, Any]], *, by_row: bool
+) -> Iterator[None]:
     """Multiplies what TRL adds to these metrics inside by the weight of the micro-batch, if it has one.
 
     Args:
         metrics (`Mapping[str, list[float]]`): Name -> one value for each micro-batch so far.
-        batch (`Mapping[str, Any]`): The micro-batch.
+        batch (`Callable[[], Mapping[str, Any]]`): Returns the micro-batch, which may be known at the end only.
         by_row (`bool`): Whether ratios are those of rows. Then clip ratios are means over rows, of which all
             micro-batches have equally many.
     """
     before = {name: len(values) for name, values in metrics.items()}
     yield
+    weight = batch().get("weight")
     for name in TOKEN_MEANS if by_row else TOKEN_MEANS + CLIP_MEANS:
-        if "weight" in batch and len(metrics.get(name, ())) > before.get(name, 0):
-            metrics[name][-1] *= batch["weight"].item()
+        if weight is not None and len(metrics.get(name, ())) > before.get(name, 0):
+            metrics[name][-1] *= weight.item()

@@ -68,12 +68,15 @@ from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
 from .source_checks import checked_advantages, checked_rewards, checked_rollout, checked_rows
 from .stopping import StopCallback
-from .supported import FIXED, TOKEN_LOSSES, check_fixed, without_effect
+from .supported import FIXED, TOKEN_LOSSES, check_fixed, has_own_loss, without_effect
 from .token_means import weigh, weighed
 from .uploading import card_facts, open_hub, push, push_checkpoint
 
 
 logger = logging.get_logger(__name__)
+
+OLD_LOGPS = "old_per_token_logps"
+"""TRL's name of log-probabilities of the policy that drew the rows."""
 
 
 @plain_without_population
@@ -210,6 +213,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         try_out(self)
         if self.ranks.is_main and (useless := without_effect(args, model, peft_config)):
             logger.warning(f"Without effect: {'; '.join(useless)}.")
+        if self.ranks.is_main and has_own_loss(self) and args.loss_type in TOKEN_LOSSES:
+            logger.warning(
+                f"{type(self).__name__} has a loss of its own, and loss_type={args.loss_type!r}: gradients are scaled "
+                "as for a loss divided by all tokens of the step. If yours is a mean over rows, set loss_type='grpo'."
+            )
         if args.push_to_hub:
             self.init_hf_repo()
 
@@ -243,6 +251,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.given_sampler = sampler
         self.row_members: list[str] = []
         self._lengths: list[int] = []  # of this process' completions
+        self._batch: dict[str, Any] = {}  # the micro-batch of the update
+        self._unseen, self._logps = 0, None  # micro-batches before their first pass; what the last pass has computed
         self.resumed: list[dict[str, Any]] = []
         self.has_trained = False
         self.fixed = {name: getattr(args, name) for name in FIXED}
@@ -422,6 +432,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle, agree=self.ranks.largest)
             weigh(self._buffered_inputs, self.accelerator.reduce)
             inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
+            self._unseen = len(self._buffered_inputs)
+        if self.model.training:
+            self._batch, self._logps = inputs, None
+            if self._unseen:  # with the weights that drew the rows, so that all ratios are 1
+                inputs = {name: value for name, value in inputs.items() if name != OLD_LOGPS}
         names = list(self.population)
         self.row_members = [names[i] for i in inputs["member_ids"].tolist()]
         self.population.routing.set(self.row_members)  # a subclass' loss may call the model itself
@@ -460,15 +475,22 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
                 outputs = parent(model, *part, None, *args, **kwargs)
             scored.append([None if values is None else pad(values, (0, spare)) for values in outputs])
         order = torch.tensor([row for rows in chunks for row in rows], device=input_ids.device).argsort()
-        return tuple(None if parts[0] is None else torch.cat(parts)[order] for parts in zip(*scored, strict=True))
-
-    def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
-        with weighed(self._metrics["train"], inputs, by_row=self.importance_sampling_level == "sequence"):
-            return super()._compute_loss(model, inputs)
+        told = tuple(None if parts[0] is None else torch.cat(parts)[order] for parts in zip(*scored, strict=True))
+        if torch.is_grad_enabled() and self._logps is None and told[0] is not None:
+            self._logps = told[0].detach()
+        return told
 
     def training_step(self, model: torch.nn.Module, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
+        by_row = self.importance_sampling_level == "sequence"
         try:
-            return super().training_step(model, inputs, num_items_in_batch)
+            with weighed(self._metrics["train"], lambda: self._batch, by_row=by_row):
+                loss = super().training_step(model, inputs, num_items_in_batch)
+            if self._unseen:
+                self._unseen -= 1
+                # Those of the pass before the update are of batches of other shapes, which round otherwise.
+                if OLD_LOGPS in self._batch and self._logps is not None:
+                    self._batch[OLD_LOGPS] = self._logps
+            return loss
         finally:  # not before: gradient checkpointing routes again during backward
             self.population.routing.clear()
             self.progress.advance(self.args.per_device_train_batch_size)
