@@ -180,6 +180,16 @@ def test_the_first_rank_ends_training_for_all(tmp_path):
     assert [record["step"] for record in records] == [2, 2]
 
 
+@pytest.mark.slow
+def test_the_first_rank_asks_for_checkpoints_and_a_probe(tmp_path):
+    more = json.dumps(PROBED | {"save_strategy": "no", "eval_steps": 100})
+    _, records = run(tmp_path / "run", 2, "4", "2", "", "asks", more)
+    assert [record["step"] for record in records] == [2, 2]
+    found = sorted(path.name for path in (tmp_path / "run" / "run").glob("checkpoint-*"))
+    assert found == ["checkpoint-1", "checkpoint-2"]
+    assert [record["step"] for record in read_probes(tmp_path / "run" / "run")] == [0, 2]
+
+
 REWARDS = """
 import os
 

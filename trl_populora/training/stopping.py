@@ -69,11 +69,16 @@ class StopCallback(TrainerCallback):
     ) -> None:
         if state.global_step % self.trainer.num_iterations or state.global_step >= state.max_steps:
             return
-        # `on_round` runs on one process only, and may end training
-        control.should_training_stop = self.trainer.ranks.any(control.should_training_stop)
         if self.trainer.ranks.any(self._asked is not None):
             self.stopped = True
             control.should_log = control.should_save = control.should_training_stop = True
+
+    def agree(self) -> None:
+        """Gives all processes what one of them wants: `on_round` and `on_probe` are called on one only, and what a
+        callback sees can differ. A process that saved or evaluated alone would wait for the others."""
+        control = self.trainer.control
+        for name in ("should_log", "should_evaluate", "should_save", "should_training_stop"):
+            setattr(control, name, self.trainer.ranks.any(getattr(control, name)))
 
     @property
     def saved(self) -> bool:

@@ -501,6 +501,15 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.optimizer = make_optimizer(self, self.updates.groups(weight_decay=self.args.weight_decay))
         return self.optimizer
 
+    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+        self.stopping.agree()
+        super()._maybe_log_save_evaluate(*args, **kwargs)
+
+    def _evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        metrics = super()._evaluate(*args, **kwargs)
+        self.stopping.agree()
+        return metrics
+
     def _clip_grad_norm(self, model: torch.nn.Module) -> torch.Tensor:
         self.accelerator.unscale_gradients()
         if self.args.shard_base:
@@ -527,8 +536,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     # The Hub -----------------------------------------------------------------------------------------------------
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
-        if self.is_world_process_zero():
-            open_hub(self, token=token, private=private)
+        decided_by_first(lambda: open_hub(self, token=token, private=private))
 
     def push_to_hub(
         self,
