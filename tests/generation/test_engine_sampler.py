@@ -604,7 +604,7 @@ def test_an_engine_sleeps_until_it_is_needed(make):
     assert not sampler.engine.asleep
 
 
-def test_vllm_serves_the_adapted_layers_of_a_packed_base_and_changes_nothing_else(monkeypatch):
+def test_vllm_serves_the_adapted_layers_and_changes_nothing_else(monkeypatch):
     given = {}
 
     class Stub:
@@ -618,12 +618,15 @@ def test_vllm_serves_the_adapted_layers_of_a_packed_base_and_changes_nothing_els
         monkeypatch.delenv(name, raising=False)
     before, drawn = dict(os.environ), torch.random.get_rng_state()
     spec = EngineSpec("a folder", "", torch.bfloat16, 4, 2, targets=("q_proj", "v_proj"), four_bits=True)
-    with pytest.raises(RuntimeError, match="no engine here"):
-        VLLMEngine(lora_target_modules=["q_proj"]).start(spec)
-    assert given["lora_target_modules"] == ["q_proj"]  # given by hand
-    with pytest.raises(RuntimeError, match="no engine here"):
+    with pytest.raises(ValueError, match="base in 4 bits.*'quantization': 'bitsandbytes'"):
         VLLMEngine().start(spec)
-    assert given["lora_target_modules"] == ["q_proj", "v_proj"] and given["quantization"] == "bitsandbytes"
+    with pytest.raises(RuntimeError, match="no engine here"):
+        VLLMEngine(lora_target_modules=["q_proj"], quantization="bitsandbytes").start(spec)
+    assert given["lora_target_modules"] == ["q_proj"] and given["quantization"] == "bitsandbytes"  # given by hand
+    given.clear()
+    with pytest.raises(RuntimeError, match="no engine here"):
+        VLLMEngine().start(spec._replace(four_bits=False))
+    assert given["lora_target_modules"] == ["q_proj", "v_proj"] and "quantization" not in given
     assert given["ranks"] == {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
     assert dict(os.environ) == before and torch.equal(torch.random.get_rng_state(), drawn)
 

@@ -98,6 +98,12 @@ class VLLMEngine(Engine):
                 "use_vllm with a base in float32: on a GPU, vLLM serves adapters in bfloat16 or float16 only. Set "
                 "bf16=true, or dtype: bfloat16 in model_init_kwargs, or use_vllm=false."
             )
+        if spec.four_bits and "quantization" not in self.engine_kwargs:
+            raise ValueError(
+                "use_vllm with a base in 4 bits: the engine would load it in full precision, so with other weights. "
+                "Set use_vllm=false, or say what the engine loads, where vLLM has it (0.25.1, not 0.31.0): "
+                "vllm_engine_kwargs={'quantization': 'bitsandbytes'}."
+            )
         try:
             import vllm
             from vllm import LLM
@@ -115,7 +121,6 @@ class VLLMEngine(Engine):
             "max_cpu_loras": max(2 * spec.num_adapters, self.max_loras or 0, 4),
             # Otherwise vLLM keeps room for adapters of all layers: of a mixture of experts, of each expert.
             "lora_target_modules": list(spec.targets) or None,
-            "quantization": "bitsandbytes" if spec.four_bits else None,
         }
         if torch.cuda.is_available():
             # Inside this process, so that it joins the trainer's process group, as GRPOTrainer's own engine does.
