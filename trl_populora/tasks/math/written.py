@@ -47,7 +47,7 @@ _SIGNS = ("\\$", "$", "£", "€", "\\pounds", "\\euro", "\\displaystyle")
 _TIDY = {"−": "-", **dict.fromkeys(_SIGNS, " "), "E_": "\\Xi_", "np.": "\\"}
 _AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|rm)|mbox|boldsymbol)\s*\{([^{}]*)\}")
 _NAME = re.compile(  # and the sign before a number: `x =`, `f(3) =`, `v_0 \\approx`
-    r"(?:(?:[A-Za-z]|\\(?!text|math|mbox|operatorname)[A-Za-z]+|\\(?:text|mathrm|mbox|operatorname)\s*\{[^{}]*\})"
+    r"(?:(?:[A-Za-z]{1,2}|\\(?!text|math|mbox|operatorname)[A-Za-z]+|\\(?:text|mathrm|mbox|operatorname)\s*\{[^{}]*\})"
     r"(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'?(?:\([^()=]*\))?\s*(?:=|\\approx|≈)|\\approx|≈)\s*"
 )
 _MOST_WORDS = 3  # behind a number
