@@ -6,7 +6,7 @@ import math
 import lightning
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import EarlyStopping, GradientAccumulationScheduler, ModelCheckpoint
 
 from tests.drawn_examples import FULL
 from tests.integrations.under_lightning import toys
@@ -15,16 +15,32 @@ from trl_populora.evolution import replay
 from trl_populora.integrations.lightning import EvolutionCallback, PopulationModule, causal_lm_loss
 
 
-def fit(folder, *, students=4, epochs=4, samples=6, callbacks=(), ckpt_path=None, schedule=None, **settings):
+OF_THE_TRAINER = ("val_check_interval", "accumulate_grad_batches", "max_steps", "min_steps", "min_epochs")
+
+
+def fit(
+    folder, *, students=4, epochs=4, samples=6, callbacks=(), ckpt_path=None, schedule=None, sized=True, **settings
+):
     """Three batches in each epoch; returns the population, the callback and the trainer."""
     members = toys.population(students)
-    trainer_settings = {key: settings.pop(key) for key in ("val_check_interval",) if key in settings}
+    trainer_settings = {key: settings.pop(key) for key in OF_THE_TRAINER if key in settings}
     evolution = EvolutionCallback("val_loss", **({"operators": ("gaussian", "layerwise")} | settings))
     fitting = toys.trainer(folder, max_epochs=epochs, callbacks=[evolution, *callbacks], **trainer_settings)
     train, val = toys.loader(samples, members), toys.loader(3, members, seed=1, shuffle=False)
+    train = train if sized else Endless(train)
     module = toys.module(members, schedule=schedule)
     fitting.fit(module, train, val, ckpt_path=ckpt_path)
     return members, evolution, fitting
+
+
+class Endless:
+    """A loader that does not say how many batches it has."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
 
 
 class Recorder(lightning.Callback):
@@ -76,6 +92,75 @@ def test_the_worst_makes_room_for_a_child_of_the_best(tmp_path, mode):
 def test_interval_counts_epochs_or_validations(tmp_path, settings, steps):
     _, evolution, _ = fit(tmp_path, **settings)
     assert [event.step for event in evolution.lineage] == steps
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        ({"sized": False}, [3, 6]),
+        ({"sized": False, "max_steps": 1000}, [3, 6]),
+        ({"sized": False, "max_steps": 6}, [3]),
+        ({"callbacks": [GradientAccumulationScheduler({0: 2, 1: 1})]}, [2, 5]),
+        ({"callbacks": [GradientAccumulationScheduler({0: 1, 2: 3})], "epochs": 4}, [3, 6, 7]),
+    ],
+    ids=["no length", "no length, many steps", "no length, few steps", "accumulates less", "accumulates more"],
+)
+def test_all_epochs_but_the_last_end_in_evolution(tmp_path, settings, steps):
+    _, evolution, _ = fit(tmp_path, **({"epochs": 3} | settings))
+    assert [event.step for event in evolution.lineage] == steps
+
+
+@pytest.mark.parametrize(
+    ("least", "steps", "end"),
+    [({"min_epochs": 4}, [3, 6, 9], 12), ({"min_steps": 10}, [3, 6, 9], 10), ({}, [3], 6)],
+)
+def test_a_stop_counts_once_lightning_heeds_it(tmp_path, least, steps, end):
+    class Stop(lightning.Callback):
+        def on_train_batch_end(self, trainer, *args):
+            trainer.should_stop = trainer.should_stop or trainer.global_step == 6
+
+    _, evolution, fitting = fit(tmp_path, epochs=5, callbacks=[Stop()], **least)
+    assert [event.step for event in evolution.lineage] == steps and fitting.global_step == end
+
+
+def test_two_validations_at_one_optimizer_step_evolve_once(tmp_path):
+    settings = {"unit": "validations", "val_check_interval": 1, "accumulate_grad_batches": 3}
+    _, evolution, _ = fit(tmp_path, epochs=3, callbacks=[saving(tmp_path, save_on_train_epoch_end=True)], **settings)
+    assert [event.step for event in evolution.lineage] == [1, 2]
+    _, resumed, _ = fit(tmp_path / "resumed", epochs=3, ckpt_path=str(tmp_path / "step=1.ckpt"), **settings)
+    assert list(resumed.lineage) == list(evolution.lineage)
+
+
+def with_scheduler(make):
+    class Scheduled(PopulationModule):
+        def configure_optimizers(self):
+            optimizer = super().configure_optimizers()
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": make(optimizer), "interval": "step"}}
+
+    return Scheduled
+
+
+def one_cycle(optimizer):
+    return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=9, cycle_momentum=False)
+
+
+def cyclic(optimizer):
+    return torch.optim.lr_scheduler.CyclicLR(optimizer, 1e-3, 1e-2, cycle_momentum=False)
+
+
+def test_a_child_with_the_rate_of_its_slot_stays_on_the_schedule(tmp_path):
+    rates = []
+
+    class Rates(with_scheduler(one_cycle)):
+        def on_before_optimizer_step(self, optimizer):
+            super().on_before_optimizer_step(optimizer)
+            rates.append({group["lr"] for group in optimizer.param_groups})
+
+    members = toys.population(2)
+    evolution = EvolutionCallback("val_loss", operators=("gaussian",))
+    fitting = toys.trainer(tmp_path, max_epochs=3, callbacks=[evolution])
+    fitting.fit(Rates(members, causal_lm_loss), toys.loader(4, members), toys.loader(2, members))
+    assert [event.step for event in evolution.lineage] == [2, 4] and [len(own) for own in rates] == [1] * 6
 
 
 @pytest.mark.slow
@@ -256,6 +341,51 @@ def test_nobody_is_replaced_where_the_diverged_would_have_to_breed(tmp_path):
     assert not len(evolution.lineage)
 
 
+@pytest.mark.filterwarnings("ignore:val_loss of")
+def test_a_diverged_member_does_not_stop_the_run_at_its_replacement(tmp_path):
+    members = toys.population(3)
+    with torch.no_grad():
+        members.parameters("student_1")[1].fill_(math.nan)
+    evolution = EvolutionCallback("val_loss", operators=("gaussian",))
+    fitting = toys.trainer(tmp_path, max_epochs=2, callbacks=[evolution, EarlyStopping("val_loss", patience=9)])
+    fitting.fit(toys.module(members), toys.loader(4, members), toys.loader(2, members))
+    assert [event.slot for event in evolution.lineage] == ["student_1"] and fitting.global_step == 4
+    assert math.isfinite(fitting.callback_metrics["val_loss/student_1"])
+
+
+class Scores(PopulationModule):
+    """Members score their number. After the first epoch, there are no rows of one of them."""
+
+    lost = ""
+
+    def validation_step(self, batch, batch_idx):
+        names = [name for name in self.population if name != self.lost or not self.trainer.current_epoch]
+        self.log_rows("score", torch.tensor([float(name[-1]) for name in names]), names)
+
+
+def fit_without_rows_of(lost, folder):
+    members = toys.population(3)
+    evolution = EvolutionCallback("score", mode="max", operators=("gaussian",))
+    module = Scores(members, causal_lm_loss)
+    module.lost = lost
+    fitting = toys.trainer(folder, max_epochs=4, callbacks=[evolution])
+    try:
+        fitting.fit(module, toys.loader(4, members), toys.loader(2, members))
+    finally:
+        assert {event.slot for event in evolution.lineage} == {"student_0"}
+    return evolution
+
+
+def test_a_child_is_not_measured_by_its_predecessors_metric(tmp_path):
+    with pytest.raises(ValueError, match="student_0 has been replaced, and no score/student_0 has been logged"):
+        fit_without_rows_of("student_0", tmp_path)
+
+
+def test_a_member_that_was_not_replaced_keeps_its_latest_metric(tmp_path):
+    evolution = fit_without_rows_of("student_2", tmp_path)
+    assert [event.step for event in evolution.lineage] == [2, 4, 6]
+
+
 # Refusals -----------------------------------------------------------------------------------------------------------
 
 
@@ -316,6 +446,22 @@ def test_learning_rates_that_no_optimizer_would_get_are_refused(tmp_path):
     fitting = toys.trainer(tmp_path, max_epochs=1, callbacks=[evolution])
     with pytest.raises(ValueError, match="there is none for student_0, student_1. Leave configure_optimizers out"):
         fitting.fit(OneGroup(members, causal_lm_loss), toys.loader(4, members), toys.loader(2, members))
+
+
+@pytest.mark.parametrize(("make", "name"), [(one_cycle, "OneCycleLR"), (cyclic, "CyclicLR")])
+def test_schedulers_that_do_not_follow_mutated_rates_are_refused(tmp_path, make, name):
+    members = toys.population(2)
+    evolution = EvolutionCallback("val_loss", mutate_learning_rate=True)
+    fitting = toys.trainer(tmp_path, max_epochs=1, callbacks=[evolution])
+    with pytest.raises(ValueError, match=f"does not work with {name}, .*max_lr.*Use schedule="):
+        fitting.fit(with_scheduler(make)(members, causal_lm_loss), toys.loader(4, members), toys.loader(2, members))
+
+
+@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork", "ddp_notebook"])
+def test_strategies_whose_processes_take_the_lineage_with_them_are_refused(tmp_path, strategy):
+    fitting = toys.trainer(tmp_path, devices=2, strategy=strategy)
+    with pytest.raises(ValueError, match=r"by '(spawn|fork)', as ddp_spawn.*Use strategy='ddp'"):
+        EvolutionCallback("val_loss").setup(fitting, toys.module(toys.population(2)), "fit")
 
 
 def test_other_modules_and_runs_without_validation_are_refused(tmp_path):

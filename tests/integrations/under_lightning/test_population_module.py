@@ -8,6 +8,7 @@ import lightning
 import pytest
 import torch
 import torch.nn.functional as F
+from lightning.pytorch.plugins import MixedPrecision
 from peft import LoraConfig, PeftModel
 from torch.utils.data import DataLoader
 from transformers import BertConfig, BertForSequenceClassification
@@ -130,6 +131,29 @@ def test_every_member_has_its_own_learning_rate_group(tmp_path):
     assert not toys.equal({"": before["student_0"]}, {"": after["student_0"]})
 
 
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_a_child_changes_the_rates_of_its_group_as_its_own_has_changed(tmp_path, factor):
+    """Also those of an optimizer that does not begin at the rate of the member."""
+    members = toys.population(2)
+
+    def halves(groups):
+        return torch.optim.SGD([{**group, "lr": group["lr"] / 4, "initial_lr": group["lr"] / 2} for group in groups])
+
+    module = toys.module(members, optimizer=halves)
+
+    def replace(*args):
+        child = members.factors("student_1")
+        rate = 1e-2 * factor
+        members.replace("student_0", child, operator="clone", parents=["student_1"], step=1, learning_rate=rate)
+        module.start_over("student_0")
+
+    module.on_train_batch_end = replace
+    fitting = toys.trainer(tmp_path, max_epochs=1)
+    fitting.fit(module, toys.loader(2, members))
+    rates = [(group["lr"], group["initial_lr"]) for group in fitting.optimizers[0].param_groups]
+    assert rates == [(2.5e-3 * factor, 5e-3 * factor), (2.5e-3, 5e-3)]
+
+
 def test_gradient_checkpointing_changes_nothing(tmp_path):
     results = []
     for checkpointing in (False, True):
@@ -201,6 +225,17 @@ def test_validation_logs_the_mean_of_each_member_and_of_all(tmp_path):
         expected[name] = float(sums.sum() / counts.sum())
         assert result[f"val_loss/{name}"] == pytest.approx(expected[name], rel=1e-5)
     assert result["val_loss"] == pytest.approx(sum(expected.values()) / 2, rel=1e-5)
+
+
+def test_the_mean_of_all_leaves_out_those_that_are_not_finite(tmp_path):
+    members, results = toys.population(2), []
+    for name in members:
+        with torch.no_grad():
+            members.parameters(name)[1].fill_(math.nan)
+        results += toys.trainer(tmp_path).validate(toys.module(members), toys.loader(2, members), verbose=False)
+    first, last = results
+    assert first["val_loss"] == first["val_loss/student_1"] and math.isfinite(first["val_loss"])
+    assert math.isnan(first["val_loss/student_0"]) and math.isnan(last["val_loss"])
 
 
 def test_a_validation_without_a_term_logs_nothing(tmp_path):
@@ -375,6 +410,14 @@ def test_sharded_strategies_are_refused(tmp_path):
     fitting._accelerator_connector.strategy = type("FSDPStrategy", (), {})()
     with pytest.raises(ValueError, match="strategy='ddp', not with FSDPStrategy"):
         module.setup("fit")
+
+
+def test_a_scale_for_the_gradients_of_all_members_is_refused(tmp_path):
+    members = toys.population(2)
+    precision = MixedPrecision("16-mixed", "cpu", scaler=torch.amp.GradScaler("cpu"))
+    fitting = toys.trainer(tmp_path, max_epochs=1, plugins=[precision])
+    with pytest.raises(ValueError, match="precision='16-mixed' scales the gradients.*'bf16-mixed'"):
+        fitting.fit(toys.module(members), toys.loader(4, members))
 
 
 def test_a_diverged_member_does_not_touch_the_others(tmp_path):

@@ -13,11 +13,12 @@ from typing import Any
 import lightning
 import torch
 from lightning.pytorch.utilities.rank_zero import rank_zero_warn
+from torch import Tensor
 
 from ...evolution import EvolutionEvent, EvolutionSettings, Lineage, NotFiniteError, evolve
 from ...population import Population
 from ...self_play import Rating
-from .population_module import PopulationModule
+from .population_module import PopulationModule, schedulers_of
 
 
 logger = logging.getLogger(__name__)
@@ -31,12 +32,14 @@ class EvolutionCallback(lightning.Callback):
 
     Selection, operators and lineage are those of [`evolve`]. A child starts without optimizer moments, at its own
     learning rate. Nobody is replaced at the end of training, because the child would not be trained. (What stops
-    training after the validation, as `EarlyStopping` does, comes too late for that.) A checkpoint of the same
-    validation holds the population after replacement, the lineage and the state of evolution. So a resumed
-    run equals a run that was never stopped.
+    training after the validation, as `EarlyStopping` does, comes too late for that.) If no optimizer step was taken
+    since the last replacement, evolution waits for a later validation. A checkpoint of the same validation holds the
+    population after replacement, the lineage and the state of evolution. So a resumed run equals a run that was never
+    stopped.
 
-    Fitness is the latest value of the metric, with its sign changed if smaller is better. A member whose metric is not
-    finite ranks last. If the weights of a parent or a child are not finite, nobody is replaced (our choice).
+    Fitness is the latest value of the metric, with its sign changed if smaller is better. A child needs a value of its
+    own at the next validation. A member whose metric is not finite ranks last. If the weights of a parent or a child
+    are not finite, nobody is replaced (our choice).
 
     Args:
         metric (`str`):
@@ -59,9 +62,10 @@ class EvolutionCallback(lightning.Callback):
 
     Raises:
         ValueError: If a value is out of range or unknown; at the start of training, if the module is not a
-            [`PopulationModule`], its roles cannot evolve, there is no validation, or the file has another run's
-            lineage; at the first validation, which Lightning's sanity check runs before training, if a member's metric
-            has not been logged.
+            [`PopulationModule`], its roles cannot evolve, there is no validation, the strategy or a scheduler does not
+            allow evolution, or the file has another run's lineage; at the first validation, which Lightning's sanity
+            check runs before training, if a member's metric has not been logged; at the validation after a
+            replacement, if that of the child has not.
     """
 
     def __init__(
@@ -94,7 +98,10 @@ class EvolutionCallback(lightning.Callback):
         self._validations = 0
         self._validated = -1  # batch at which the last validation ran
         self._last = 0  # epochs or validations at the last evolution step
+        self._step = 0  # optimizer steps at the last evolution step
         self._number = 0  # evolution steps so far
+        self._replaced: list[str] = []  # members that were replaced since the last batch of training
+        self._inherited: dict[str, Tensor] = {}  # by child: what is logged of its predecessor
 
     # Checks ----------------------------------------------------------------------------------------------------
 
@@ -103,6 +110,11 @@ class EvolutionCallback(lightning.Callback):
             return
         if not isinstance(pl_module, PopulationModule):
             raise ValueError(f"EvolutionCallback needs a PopulationModule, got {type(pl_module).__name__}.")
+        if (method := getattr(trainer.strategy, "_start_method", "popen")) != "popen":
+            raise ValueError(
+                f"The strategy starts its processes by {method!r}, as ddp_spawn, ddp_fork and ddp_notebook do: the "
+                "lineage would be lost with them. Use strategy='ddp'."
+            )
         population = pl_module.population
         sizes = [len(population.names(role)) for role in dict.fromkeys(m.role for m in population.values())]
         if max(sizes) < 2:
@@ -130,6 +142,12 @@ class EvolutionCallback(lightning.Callback):
                     f"'name' and 'initial_lr': there is none for {', '.join(missing)}. Leave configure_optimizers "
                     "out, or make the groups as that of PopulationModule does."
                 )
+            for scheduler in (own for optimizer in trainer.optimizers for own in schedulers_of(trainer, optimizer)):
+                if hasattr(scheduler, "max_lrs") or any("max_lr" in group for group in groups):
+                    raise ValueError(
+                        f"mutate_learning_rate does not work with {type(scheduler).__name__}, which computes learning "
+                        "rates from a max_lr of its own. Use schedule=... of PopulationModule or another scheduler."
+                    )
         resumed, self._resumed = self._resumed, False
         if not resumed and trainer.global_step == 0:  # another run by the same callback counts anew
             self._start_counting()
@@ -151,6 +169,15 @@ class EvolutionCallback(lightning.Callback):
 
     # Evolution -------------------------------------------------------------------------------------------------
 
+    def on_train_batch_start(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Remembers what is logged of members that were replaced, so that it is not taken for the children's."""
+        replaced, self._replaced = self._replaced, []
+        for name in replaced:
+            if (value := trainer.callback_metrics.get(f"{self.metric}/{name}")) is not None:  # none after a new `fit`
+                self._inherited[name] = value
+
     def on_validation_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
@@ -160,11 +187,11 @@ class EvolutionCallback(lightning.Callback):
         self._validated = trainer.fit_loop.total_batch_idx
         self._validations += 1
         values = self._values(trainer, pl_module.population)
-        clock = self._validations if self.unit == "validations" else trainer.current_epoch + trainer.is_last_batch
-        if clock - self._last < self.settings.interval:
+        clock = self._validations if self.unit == "validations" else _epochs(trainer)
+        if clock - self._last < self.settings.interval or trainer.global_step <= self._step:
             return
-        self._last = clock
-        if trainer.should_stop or trainer.global_step >= trainer.estimated_stepping_batches:
+        self._last, self._step = clock, trainer.global_step
+        if _is_over(trainer):
             return
         self._number += 1
         events = self._evolve(pl_module, values, step=trainer.global_step)
@@ -175,6 +202,7 @@ class EvolutionCallback(lightning.Callback):
                     torch.distributed.broadcast(parameter.data, src=0)
             parents = ", ".join(f"{name}@{version}" for name, version in event.parents)
             logger.info("step %d: %s is now %s of %s", event.step, event.slot, event.operator, parents)
+        self._replaced = [event.slot for event in events]
         self.lineage.extend(events)
         versions = {f"version/{name}": float(member.version) for name, member in pl_module.population.items()}
         for destination in trainer.loggers:
@@ -190,6 +218,13 @@ class EvolutionCallback(lightning.Callback):
                 f"No {self.metric}/{missing[0]} has been logged in validation. Metrics logged by member: {known}. "
                 "Name one of them as metric, and make sure that every member has rows in the validation data."
             )
+        for name, value in self._inherited.items():
+            if logged[f"{self.metric}/{name}"] is value:
+                raise ValueError(
+                    f"{name} has been replaced, and no {self.metric}/{name} has been logged in validation since. Make "
+                    "sure that every member has rows in every validation."
+                )
+        self._inherited = {}
         return trainer.strategy.broadcast({name: float(logged[f"{self.metric}/{name}"]) for name in population})
 
     def _evolve(self, module: PopulationModule, values: dict[str, float], *, step: int) -> list[EvolutionEvent]:
@@ -225,6 +260,7 @@ class EvolutionCallback(lightning.Callback):
             "validations": self._validations,
             "validated": self._validated,
             "last": self._last,
+            "step": self._step,
             "number": self._number,
             "lineage": [event.to_json() for event in self.lineage],
         }
@@ -232,6 +268,7 @@ class EvolutionCallback(lightning.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         for key in ("validations", "validated", "last", "number"):
             setattr(self, f"_{key}", state_dict[key])
+        self._step = state_dict.get("step", 0)  # older checkpoints have none
         self.lineage = Lineage()
         self.lineage.extend([EvolutionEvent.from_json(event) for event in state_dict["lineage"]])
         self._resumed = True
@@ -254,6 +291,19 @@ class _MetricRatings:
         """The mean of the parents, only for the record: the next validation measures the child itself."""
         self._fitness[child] = fmean(self._fitness[parent] for parent in parents)
         return self[child]
+
+
+def _epochs(trainer: lightning.Trainer) -> int:
+    """Epochs whose last batch has been trained on."""
+    return trainer.current_epoch + trainer.is_last_batch
+
+
+def _is_over(trainer: lightning.Trainer) -> bool:
+    """Whether training ends after this validation, as Lightning's loops will decide it."""
+    epochs, steps, loop = _epochs(trainer), trainer.global_step, trainer.fit_loop
+    if 0 < loop.max_steps <= steps or 0 < (loop.max_epochs or 0) <= epochs:
+        return True
+    return trainer.should_stop and epochs >= (loop.min_epochs or 0) and steps >= (loop.min_steps or 0)
 
 
 def _same_run(one: Sequence[EvolutionEvent], other: Sequence[EvolutionEvent]) -> bool:

@@ -1,6 +1,7 @@
 """`PopulationModule`: trains the members of a population together under `lightning.Trainer`, each on its own rows."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,8 +27,8 @@ class PopulationModule(lightning.LightningModule):
     its rows.
 
     Use [`MemberLoader`], or any loader whose batches name the member of each row. The module logs `train_loss` and
-    `val_loss` (means over members), and `train_loss/<member>` and `val_loss/<member>`. Checkpoints hold the adapters
-    and the table of members, without the frozen base.
+    `val_loss` (means over members whose value is finite), and `train_loss/<member>` and `val_loss/<member>`.
+    Checkpoints hold the adapters and the table of members, without the frozen base.
 
     Only the adapters belong to the module, so Lightning moves and saves only them. The base is moved to the same
     device and keeps its dtype and mode. During evaluation, it is in evaluation mode. The module works on one device or
@@ -73,6 +74,7 @@ class PopulationModule(lightning.LightningModule):
         self._totals: Tensor | None = None  # of the optimizer step: sums of losses and of terms, (members, 2)
         self._evaluated: dict[str, Tensor] = {}  # of the evaluation: the same, by metric
         self._random_states: list[dict] | None = None
+        self._rates: dict[str, float] = {}  # learning rate of each member that the optimizers know
 
     # What subclasses override ----------------------------------------------------------------------------------
 
@@ -116,12 +118,18 @@ class PopulationModule(lightning.LightningModule):
                 f"A population trains on one device or with strategy='ddp', not with {type(strategy).__name__}: "
                 "every process holds all members."
             )
+        if stage == "fit" and getattr(self.trainer.precision_plugin, "scaler", None) is not None:
+            raise ValueError(
+                f"precision={self.trainer.precision!r} scales the gradients of all members together, so one member "
+                "that diverges would stop all others. Use precision='bf16-mixed'."
+            )
         if self.population.model.device != strategy.root_device:
             self.population.model.to(strategy.root_device)
         self.adapters.to(strategy.root_device)  # an exception in a call before has left them on the CPU
 
     def on_train_start(self) -> None:
         self._totals = None
+        self._rates = {name: member.learning_rate for name, member in self.population.items()}
         if self._random_states is not None:
             restore_random_states(self._random_states)
             self._random_states = None
@@ -180,9 +188,14 @@ class PopulationModule(lightning.LightningModule):
                 torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
 
     def start_over(self, name: str) -> None:
-        """Called after a member was replaced: drops moments and gradients of the old weights, and sets the new
-        learning rate."""
-        rate = self.population[name].learning_rate
+        """Called after a member was replaced: drops moments and gradients of the old weights, and changes learning
+        rates as that of the member has changed."""
+        before, rate = self._rates[name], self.population[name].learning_rate
+        self._rates[name] = rate
+
+        def changed(value: float) -> float:
+            return rate if value == before else value * (rate / before if before else 1.0)
+
         for parameter in self._owned[name]:
             parameter.grad = None
         if self._totals is not None:
@@ -190,15 +203,13 @@ class PopulationModule(lightning.LightningModule):
         for optimizer in self.trainer.optimizers:
             for parameter in self._owned[name]:
                 optimizer.state.pop(parameter, None)
-            schedulers = [c.scheduler for c in self.trainer.lr_scheduler_configs if c.scheduler.optimizer is optimizer]
             for place, group in enumerate(optimizer.param_groups):
-                if group.get("name") != name or group["initial_lr"] == rate:
+                if group.get("name") != name or rate == before:
                     continue
-                group["lr"] = rate * (group["lr"] / group["initial_lr"] if group["initial_lr"] else 1.0)
-                group["initial_lr"] = rate
-                for scheduler in (s for own in schedulers for s in getattr(own, "_schedulers", [own])):
+                group |= {key: changed(group[key]) for key in ("lr", "initial_lr") if key in group}
+                for scheduler in schedulers_of(self.trainer, optimizer):
                     if hasattr(scheduler, "base_lrs"):
-                        scheduler.base_lrs[place] = rate
+                        scheduler.base_lrs[place] = changed(scheduler.base_lrs[place])
 
     # Evaluation ------------------------------------------------------------------------------------------------
 
@@ -212,7 +223,8 @@ class PopulationModule(lightning.LightningModule):
         """Adds rows of an evaluation step to a metric.
 
         Args:
-            metric (`str`): Logged at the end as `<metric>/<member>`, and as `<metric>` for the mean over members.
+            metric (`str`): Logged at the end as `<metric>/<member>`, and as `<metric>` for the mean over members
+                whose value is finite.
             values (`torch.Tensor` of shape `(rows,)`): Value of each row, or its sum over `counts` terms.
             members (`Sequence[str]`): Member of each row.
             counts (`torch.Tensor` of shape `(rows,)`, *optional*): Terms of each row; one if unset.
@@ -312,8 +324,15 @@ class PopulationModule(lightning.LightningModule):
     def _log_means(self, metric: str, means: Mapping[str, float]) -> None:
         if not means:
             return
-        self.log(metric, sum(means.values()) / len(means), prog_bar=True)
+        finite = [mean for mean in means.values() if math.isfinite(mean)] or list(means.values())
+        self.log(metric, sum(finite) / len(finite), prog_bar=True)
         self.log_dict({f"{metric}/{name}": mean for name, mean in means.items()})
+
+
+def schedulers_of(trainer: lightning.Trainer, optimizer: torch.optim.Optimizer) -> list[Any]:
+    """Schedulers of an optimizer, also those within a `SequentialLR` or `ChainedScheduler`."""
+    own = [config.scheduler for config in trainer.lr_scheduler_configs if config.scheduler.optimizer is optimizer]
+    return [part for scheduler in own for part in getattr(scheduler, "_schedulers", [scheduler])]
 
 
 @contextlib.contextmanager
