@@ -266,9 +266,8 @@ class EvolutionCallback(lightning.Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        for key in ("validations", "validated", "last", "number"):
+        for key in ("validations", "validated", "last", "step", "number"):
             setattr(self, f"_{key}", state_dict[key])
-        self._step = state_dict.get("step", 0)  # older checkpoints have none
         self.lineage = Lineage()
         self.lineage.extend([EvolutionEvent.from_json(event) for event in state_dict["lineage"]])
         self._resumed = True
