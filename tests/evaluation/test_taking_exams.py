@@ -462,6 +462,13 @@ def test_spared_answers_and_questions_are_not_counted():
     assert math.isnan(verdicts_of([("spared",)]).accuracy("student_0"))
 
 
+def test_groups_stand_in_the_order_of_the_questions_and_of_their_numbers():
+    names = ["level 2", "hard", "level 10", "", "easy", "level 3", "2-1", "1-10", "1-9"]
+    questions = tuple(Question(str(i), [{"role": "user", "content": "?"}], "0", one) for i, one in enumerate(names))
+    groups = ExamResult(Exam("exam", questions, None), []).groups
+    assert groups == ["level 2", "level 3", "level 10", "hard", "easy", "1-9", "1-10", "2-1"]
+
+
 def test_the_fingerprint_does_not_depend_on_the_matrices_that_are_adapted(sampler):
     narrow = tiny.tiny_population(1, 1, lora_config=tiny.lora(target_modules=["q_proj"]))
     other = TransformersSampler(narrow, tiny.tiny_tokenizer(), max_completion_length=4)

@@ -37,7 +37,7 @@ def test_differences_are_shown_with_intervals_and_pairs():
     row = text(sections["differences"].parts[0])[0]
     assert row[0] == "Matched solve rate" and row[1] == "teacher_reward=frontier"
     assert row[2] == "51.0% [48.5%, 53.5%]" and row[3] == "63.0% [55.5%, 70.5%]"
-    assert row[4] == "+12.0% [+7.0%, +17.0%]" and row[6] == "3 pairs"
+    assert row[4] == "+12.0 points [+7.0, +17.0]" and row[6] == "3 pairs"
     assert "Each arm minus teacher_reward=adversarial" in sections["differences"].lead
 
 
@@ -48,7 +48,7 @@ def test_one_seed_has_no_band_and_says_why():
     sections = parts(found)
     plot = sections["curves-self-play"].parts[0]
     assert [trace.name for trace in plot.figure.data] == ["teacher_reward=adversarial", "teacher_reward=frontier"]
-    assert text(sections["differences"].parts[0])[0][4] == "+10.0%"
+    assert text(sections["differences"].parts[0])[0][4] == "+10.0 points"
 
 
 @pytest.mark.slow

@@ -1,9 +1,13 @@
 import io
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from rich.live import Live
 
 from tests.terminal import Terminal
+from trl_populora.progress import Progress
 from trl_populora.reporting import LiveView
 from trl_populora.reporting.tables import round_line
 
@@ -56,6 +60,86 @@ def test_a_terminal_gets_the_last_round_in_place(rounds, monkeypatch):
     text = out.getvalue()
     assert "\x1b" in text
     assert "round 6/6" in text and "svd_subspace" in text
+
+
+class Seconds:
+    """A clock that a test sets."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of views, which redraw their screens at once."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "119")
+    monkeypatch.setattr(
+        "trl_populora.reporting.live.Live", lambda **options: Live(**options | {"refresh_per_second": 100})
+    )
+    clock = Seconds()
+    monkeypatch.setattr("trl_populora.reporting.live.time", clock)
+    return clock
+
+
+def probed(step, seconds):
+    return {"step": step, "exams": {}, "founders": None, "seconds": seconds, "probing": seconds, "elapsed": 9000.0}
+
+
+def test_the_time_left_counts_rounds_without_the_start_and_probes(rounds, clock):
+    out, progress = Terminal(), Progress()
+    with LiveView(rounds=6, file=out) as view:
+        view.watch(progress)
+        clock.now += 900 + 1800  # the base is loaded, the first probe taken
+        view.on_probe(probed(0, 1800.0))
+        clock.now += 60
+        view.on_round(rounds[0])
+        assert out.shows("run 46:00, 5:00 left")
+        clock.now += 60
+        view.on_round(rounds[1])
+        progress.begin("probe held_out")
+        clock.now += 1000
+        assert out.shows("probe held_out .*run 1:03:40, 4:00 left")  # as before it
+        progress.end()
+        view.on_probe(probed(2, 1000.0))
+        clock.now += 20
+        assert out.shows("run 1:04:00, 3:40 left")
+        clock.now += 40
+        view.on_round(rounds[2])
+        assert out.shows("run 1:04:40, 3:00 left")
+        clock.now += 30
+        view.on_probe(probed(3, 10.0))  # within a round, which has several steps
+        clock.now += 40
+        view.on_round(rounds[3])
+        assert out.shows("run 1:05:50, 2:00 left")
+
+
+def test_no_time_is_left_after_the_last_round(rounds, clock):
+    out, progress = Terminal(), Progress()
+    with LiveView(rounds=6, file=out) as view:
+        view.watch(progress)
+        for summary in rounds:
+            clock.now += 60
+            view.on_round(summary)
+        progress.begin("probe held_out")
+        clock.now += 300
+        assert out.shows("probe held_out .*run 11:00")
+    assert not re.search("probe held_out[^\n]* left", out.getvalue())
+
+
+def test_the_first_round_begins_with_training(rounds, clock):
+    out, calls = Terminal(), []
+    parts = {"on_round": None, "on_probe": None, "progress": Progress(), "remove_callback": lambda kind: None}
+    with LiveView(rounds=6, file=out) as view:
+        view.attach(SimpleNamespace(**parts, add_callback=calls.append))
+        clock.now += 900
+        (begin,) = calls
+        begin.on_train_begin(None, None, None)
+        clock.now += 60
+        view.on_round(rounds[0])
+        assert out.shows("run 16:00, 5:00 left")
 
 
 def test_the_view_is_closed_when_training_fails(monkeypatch):

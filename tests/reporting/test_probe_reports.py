@@ -3,7 +3,9 @@
 import io
 import json
 
+import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
 from trl_populora.reporting import LiveView, plots, read_probes, run_summary, save_plots
@@ -61,6 +63,24 @@ def test_curves_of_members_and_the_base():
     assert lines == {"student_0": [0.4, 0.8], "student_1": [0.2, 0.4], "base": [0.25, 0.25]}
     assert plot_probes([]) is None
     assert len([axis for axis in plot_probes([record(0, 0.5, founders=False)]).axes if axis.get_visible()]) == 1
+
+
+@pytest.mark.parametrize("members", [2, 4, pytest.param(12, marks=pytest.mark.slow)])
+def test_equal_curves_are_all_seen(members):
+    players = {f"student_{k}": score(0.5) for k in range(members)} | {"base": score(0.25)}
+    exam = record(0, 0.5)["exams"]["held_out"] | {"players": players}
+    figure = plot_probes([record(step, 0.5, founders=False) | {"exams": {"held_out": exam}} for step in (0, 20)])
+    (axis,) = figure.axes
+    axis.get_legend().remove()
+    lines = axis.lines[:-1]
+    for line in lines:
+        line.set_marker("")
+    figure.set_dpi(120)  # as in the file
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3].astype(int)
+    for line in lines:
+        colour = [round(255 * part) for part in to_rgb(line.get_color())]
+        assert (abs(pixels - colour).max(axis=2) < 40).any(), line.get_label()
 
 
 @pytest.mark.slow

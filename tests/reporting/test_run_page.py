@@ -21,11 +21,14 @@ from trl_populora.diagnostics.matched import alarm_text
 from trl_populora.diagnostics.weights import measure_weights
 from trl_populora.reporting.advice import UNKNOWN, advice, alarm_spans
 from trl_populora.reporting.history import read_history
+from trl_populora.reporting.page import render_page
 from trl_populora.reporting.played_run import read_run
 from trl_populora.reporting.run_page import make_page, watch, write_report, writing
 from trl_populora.reporting.run_page.items import collect_items
+from trl_populora.reporting.run_page.learning import probes
 from trl_populora.reporting.run_page.lineage import lineage
 from trl_populora.reporting.run_page.members import member_distances
+from trl_populora.reporting.run_page.overview import overview
 from trl_populora.reporting.run_page.weights import adapter_cosines
 from trl_populora.run_files.files import write_json
 from trl_populora.run_files.listing import find_runs
@@ -60,6 +63,44 @@ def test_a_page_of_self_play(made, page):
         assert f'data-key="{name}"' in page and name in embedded(page, "members")
     assert any(item["kind"] == "refused" and item["proposal"]["x"] for item in items)
     assert len(page) < 5e6 and last.round == 7
+
+
+def test_how_far_other_questions_may_move_an_accuracy(made):
+    (plot,) = [part for part in probes(read_run(str(made.folder))).parts if part.name == "exam-0"]
+    assert (
+        "with other questions, an accuracy of 50% could be up to 20 points higher or lower (95% interval)" in plot.how
+    )
+
+
+def test_a_tile_says_in_how_many_rounds_somebody_was_replaced(made):
+    run = read_run(str(made.folder))
+    tiles = {tile.title: tile for tile in overview(run, []).parts[0].tiles}
+    assert (len(run.replacements), len(run.births)) == (4, 2)
+    assert (tiles["Replacements"].value, tiles["Replacements"].note) == ("4", "in 2 rounds")
+
+
+def test_final_exams_have_the_rows_of_the_terminal_and_differences_in_points(made):
+    share = {"accuracy": 0.5, "low": 0.4, "high": 0.6}
+    wide = {"of": "mean", "to": "base", "difference": 0.071, "low": -0.02, "high": 0.16, "significant": False}
+    exam = {
+        "exam": "gsm8k",
+        "questions": 50,
+        "scores": {"base": share | {"tokens": 9.0}, "student_0": share, "student_1": share},
+        "summaries": {"mean": share, "best": share, "weakest": {"accuracy": None, "low": None, "high": None}},
+        "differences": [
+            wide,
+            {"of": "student_0", "to": "base", "difference": 0.07, "significant": True},
+            {"of": "best", "to": "base", "difference": None, "low": None, "high": None, "significant": False},
+        ],
+    }
+    run = replace(read_run(str(made.folder)), evaluation={"exams": [exam]})
+    (table,) = [part for part in probes(run).parts if part.name == "evaluation-0"]
+    names = ["student_0", "student_1", "mean", "best elsewhere", "weakest elsewhere", "base"]
+    assert [row[0].value for row in table.rows] == names and table.rows[-1][0].bold
+    gaps = {row[0].value: row[4] for row in table.rows}
+    assert gaps["mean"].text == "+7.1 (-2.0, +16.0)" and gaps["student_0"].text == "+7.0"
+    assert [gaps[name].text for name in ("student_1", "best elsewhere", "base")] == [None] * 3
+    assert "+7.1 (-2.0, +16.0)" in render_page("exams", [probes(run)])
 
 
 def test_items_have_every_attempt_and_right_rates(made, page):

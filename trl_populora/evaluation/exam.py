@@ -6,8 +6,9 @@ Held-out tasks, fixed tasks of other runs and public benchmarks are all exams. O
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from ..extras import MissingPackageError
 from ..self_play.sampling import Message
 from ..tasks import Run
-from ..tasks.task import digest
 
 
 if TYPE_CHECKING:
@@ -107,12 +107,12 @@ class Exam:
     def version(self) -> str:
         """Hash of all questions (ids, prompts and references), 12 hexadecimal digits. Scores of different versions
         cannot be compared."""
-        return digest([[one.id, one.prompt, one.reference] for one in self.questions], 12)
+        return _digest([one.id, one.prompt, one.reference] for one in self.questions)
 
     @property
     def prompts(self) -> str:
         """Hash of ids and prompts only. Answers depend on these, and not on the grading."""
-        return digest([[one.id, one.prompt] for one in self.questions], 12)
+        return _digest([one.id, one.prompt] for one in self.questions)
 
     @property
     def file_stem(self) -> str:
@@ -160,3 +160,13 @@ class Exam:
             return self
         whole = re.sub(r"\[:\d+\]$", "", self.name)
         return replace(self, name=f"{whole}[:{count}]", questions=self.questions[:count])
+
+
+def _digest(parts: Iterable[list[Any]]) -> str:
+    """What `digest` gives for a list of these parts, at least one. There is no copy of the whole list as text, which
+    may take gigabytes."""
+    found = sha256()
+    for number, part in enumerate(parts):
+        found.update(f"{', ' if number else '['}{json.dumps(part)}".encode("ascii"))
+    found.update(b"]")
+    return found.hexdigest()[:12]

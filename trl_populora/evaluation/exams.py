@@ -38,8 +38,7 @@ def make_exams(
         raise ValueError(f"exams={names!r} must be a list of names, each once.")
     for name in names:
         check_grader(name)
-    exams = [make_exam(name, types, data=data) for name in names]
-    exams = [exam if limit is None else exam.first(limit) for exam in exams]
+    exams = [make_exam(name, types, data=data, limit=limit) for name in names]
     different = dict.fromkeys(exam.name for exam in exams)
     if len(different) < len(exams):
         limited = "" if limit is None else f" with limit={limit}"
@@ -94,9 +93,10 @@ def check_grader(name: str) -> None:
         found.check_grader()
 
 
-def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = None) -> Exam:
+def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = None, limit: int | None = None) -> Exam:
     """One exam; see [`make_exams`]."""
     whole, count = _split(name)
+    counts = [most for most in (count, limit) if most is not None]
     if needs_task_types(name):
         if not types:
             raise ValueError(
@@ -105,7 +105,8 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
             )
         exam = held_out_exam(types, whole) if whole in LEVELS else frozen_exam(whole.removeprefix("tasks:"), types)
     elif (found := _made_by(name)) is not None:
-        exam = found.exam(data) if isinstance(found, Benchmark) else _called(name, found)
+        few = min(counts, default=None)
+        exam = found.exam(data, limit=few) if isinstance(found, Benchmark) else _called(name, found)
         own = exam.name.partition("[")[0]
         if own in LEVELS or (own in BUILT_IN and found != benchmark(own)):
             raise ValueError(f"exam {name!r} calls itself {exam.name!r}, as an exam of this package does: rename it.")
@@ -114,7 +115,9 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
             f"exam {name!r} is unknown. {suggest(whole, [*LEVELS, *BUILT_IN])} Frozen tasks are named 'tasks:PATH', a "
             "benchmark or exam of yours 'module:Name'; '[:N]' at the end takes the first N questions."
         )
-    return exam if count is None else exam.first(count)
+    for most in counts:
+        exam = exam.first(most)
+    return exam
 
 
 def _called(name: str, function: Callable[[], Any]) -> Exam:

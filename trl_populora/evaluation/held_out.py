@@ -184,7 +184,7 @@ def frozen_exam(path: str, types: Mapping[str, TaskType]) -> Exam:
             records = [record for record in _stored(path) if not str(record.get("author")).startswith("seed")]
         else:
             with open(path, "rb") as file:
-                records = parse_objects(file.read(), path)
+                records = [*parse_objects(file, path)]
     except OSError as error:
         raise ValueError(f"the tasks in {path} cannot be read: {error.strerror}.") from None
     tasks = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,8 +79,13 @@ class ExamResult:
 
     @property
     def groups(self) -> list[str]:
-        """Groups of the questions, in order; empty if no question has one."""
-        return [group for group in dict.fromkeys(one.group for one in self.exam.questions) if group]
+        """Groups of the questions; empty if no question has one. They are in the order of the questions, and those
+        that differ only in numbers (`level 2`, `level 10`) in the order of these."""
+        found = dict.fromkeys(one.group for one in self.exam.questions if one.group)
+        kinds = {kind: place for place, kind in enumerate(dict.fromkeys(re.sub("[0-9]+", "", one) for one in found))}
+        return sorted(
+            found, key=lambda one: (kinds[re.sub("[0-9]+", "", one)], [*map(int, re.findall("[0-9]+", one))])
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """The samples as rows with the keys of `COLUMNS`."""

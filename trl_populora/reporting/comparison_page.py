@@ -269,7 +269,7 @@ def differences_table(comparison: Comparison, rows: Sequence[Row], *, comparison
         Column("arm"),
         Column("control", "number", hint="mean over seeds and its interval"),
         Column("mean", "number", hint="of the arm, over seeds, and its interval"),
-        Column("difference", "signed", hint=f"arm minus control, and its {LEVEL:.0%} interval"),
+        Column("difference", "signed", hint=f"arm minus control, and its {LEVEL:.0%} interval; of shares, in points"),
         Column("effect (g)", "signed", hint="Hedges' g: the difference in standard deviations"),
         Column("seeds", hint="pairs of seeds, or seeds of the arm and of the control"),
         Column("clear", hint=f"whether the interval excludes 0 for all {comparisons} comparisons together"),
@@ -396,13 +396,17 @@ def _interval(value: Interval | None, share: bool) -> Cell | None:
 def _difference(found: Difference | None, share: bool) -> Cell | None:
     if found is None:
         return None
+
+    def told(value: float) -> str:
+        return f"{100 * value:+.1f}" if share else _amount(value, share, "+")
+
     ends = ""
     if found.low is not None and found.high is not None:
-        ends = f" [{_amount(found.low, share, '+')}, {_amount(found.high, share, '+')}]"
-    return Cell(found.difference, _amount(found.difference, share, "+") + ends)
+        ends = f" [{told(found.low)}, {told(found.high)}]"
+    return Cell(found.difference, f"{told(found.difference)}{' points' if share else ''}{ends}")
 
 
 def _amount(value: float, share: bool, sign: str = "") -> str:
     if share:
-        return f"{100 * value:{sign}.1f}%"
+        return f"{100 * value:.1f}%"
     return f"{value:{sign},.0f}" if abs(value) >= 1000 else f"{value:{sign}.3g}"

@@ -90,9 +90,9 @@ def scores_table(exam: Mapping[str, Any], *, width: int = PLAIN_WIDTH, plain: bo
 
     On a narrow terminal, some columns are left out. `evaluation.json` has all of them.
     """
-    members = {name: one for name, one in exam["scores"].items() if name != BASE}
-    rows = members | exam["summaries"] | {name: exam["scores"][name] for name in (BASE,) if name in exam["scores"]}
-    names = {name: f"{name} elsewhere" if name.endswith(("best", "weakest")) else name for name in rows}
+    rows = score_rows(exam)
+    members = [name for name in rows if name in exam["scores"] and name != BASE]
+    names = {name: row_title(name, exam) for name in rows}
     cells = {heading: [cell(name, one) for name, one in rows.items()] for heading, cell in _columns(exam).items()}
     left = width - max(map(len, [exam["exam"], *names.values()]))
     shown = []
@@ -108,9 +108,27 @@ def scores_table(exam: Mapping[str, Any], *, width: int = PLAIN_WIDTH, plain: bo
     return table
 
 
+def score_rows(exam: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Name -> score: players, then the values over all members, then the base."""
+    scores = dict(exam.get("scores", {}))
+    base = {name: scores.pop(name) for name in (BASE,) if name in scores}
+    return scores | exam.get("summaries", {}) | base
+
+
+def row_title(name: str, exam: Mapping[str, Any]) -> str:
+    """The name of a row as it is shown."""
+    chosen = name in exam.get("summaries", {}) and name.endswith(("best", "weakest"))
+    return f"{name} elsewhere" if chosen else name
+
+
+def against_base(exam: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Name -> difference to the base."""
+    return {one["of"]: one for one in exam.get("differences", ()) if one["to"] == BASE}
+
+
 def _columns(exam: Mapping[str, Any]) -> dict[str, Callable[[str, Mapping[str, Any]], str]]:
     """Heading -> cell of a row, by its name and its part of the record; the most important first."""
-    against = {one["of"]: one for one in exam["differences"] if one["to"] == BASE}
+    against = against_base(exam)
     several = str(exam["decoding"]["samples"])
     columns: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
         "accuracy": lambda name, one: _percent(one["accuracy"]),
@@ -175,8 +193,14 @@ def _range(low: float | None, high: float | None) -> str:
 def _difference(one: Mapping[str, Any] | None) -> str:
     if one is None or one["difference"] is None:
         return NOTHING
-    star = "*" if one["significant"] else " "
-    return f"{100 * one['difference']:+.1f} ({100 * one['low']:+.1f}, {100 * one['high']:+.1f}){star}"
+    return in_points(one) + ("*" if one["significant"] else " ")
+
+
+def in_points(one: Mapping[str, Any]) -> str:
+    """A known difference of shares in points, with its interval if it has one."""
+    low, high = one.get("low"), one.get("high")
+    ends = "" if low is None or high is None else f" ({100 * low:+.1f}, {100 * high:+.1f})"
+    return f"{100 * one['difference']:+.1f}{ends}"
 
 
 def _percent(value: float | None) -> str:

@@ -60,7 +60,7 @@ class LiveView:
         self._seconds: list[float] = []  # of the rounds seen here
 
     def __enter__(self) -> "LiveView":
-        self._round_began = time.monotonic()
+        self._begin_round()
         if self.enabled and self.redraws:
             self._live = Live(console=self.console, get_renderable=self._screen, refresh_per_second=2)
             self._live.start()
@@ -79,13 +79,22 @@ class LiveView:
         The bar and the dictionaries of metrics are taken out, and so are messages that users cannot act on
         (`quiet.py`). A trainer's own `on_round` and `on_probe` are called after the view's.
         """
-        from transformers import PrinterCallback, ProgressCallback
+        from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+
+        view = self
+
+        class Begin(TrainerCallback):
+            """The first round begins after the trainer's own callback, which takes the first probe."""
+
+            def on_train_begin(self, *_: Any, **__: Any) -> None:
+                view._begin_round()
 
         filter_messages()
         trainer.on_round = _first(self.on_round, trainer.on_round)
         trainer.on_probe = _first(self.on_probe, trainer.on_probe)
         for callback in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(callback)
+        trainer.add_callback(Begin())
         self.watch(trainer.progress)
 
     def watch(self, progress: Progress) -> None:
@@ -118,7 +127,7 @@ class LiveView:
         if step == total:
             progress.end()
             self.note(f"{told}  done after {self._elapsed()}")
-            self._round_began = time.monotonic()
+            self._begin_round()
 
     def on_round(self, summary: RoundSummary) -> None:
         """Shows a finished round, its replacements, and its new alarms."""
@@ -126,9 +135,8 @@ class LiveView:
         self._last = summary
         last = self.rounds is not None and summary.round + 1 >= self.rounds
         self._status = "" if last else f"round {summary.round + 2}{f'/{self.rounds}' if self.rounds else ''}"
-        now = time.monotonic()
-        self._seconds.append(now - self._round_began)
-        self._round_began = now
+        self._seconds.append(time.monotonic() - self._round_began)
+        self._begin_round()
         if not self.enabled:
             return
         if self._live is None:
@@ -141,7 +149,11 @@ class LiveView:
         self.console.file.flush()
 
     def on_probe(self, record: Mapping) -> None:
-        """Shows a probe, in one line that stays on the screen."""
+        """Shows a probe, in one line that stays on the screen. Its time is not part of a round."""
+        if self._last is None and not record["step"]:
+            self._begin_round()
+        else:
+            self._round_began += record["seconds"]  # it may be within a round
         self.note(probe_line(record))
 
     def _write_plain(self, summary: RoundSummary) -> None:
@@ -164,12 +176,18 @@ class LiveView:
         return Group(*parts)
 
     def _run_left(self) -> str:
-        """Time left in the run, from the mean time of a round; nothing before the first round has ended."""
-        if self._last is None or not self.rounds:
+        """Time left in the run, from the mean time of a round without probes; nothing before the first round has ended
+        and after the last."""
+        left = self.rounds - self._last.round - 1 if self._last is not None and self.rounds else 0
+        if left <= 0:
             return ""
         mean = sum(self._seconds) / len(self._seconds)
-        spent = min(time.monotonic() - self._round_began, mean)
-        return f", {duration((self.rounds - self._last.round - 1) * mean - spent)} left"
+        probes = self._line.progress.name.startswith("probe")
+        spent = 0.0 if probes else min(time.monotonic() - self._round_began, mean)
+        return f", {duration(left * mean - spent)} left"
+
+    def _begin_round(self) -> None:
+        self._round_began = time.monotonic()
 
     def _elapsed(self) -> str:
         return duration(time.monotonic() - self._started)

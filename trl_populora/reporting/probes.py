@@ -123,8 +123,10 @@ def _curves(records: Sequence[Record], pick: Any) -> dict[str, list[tuple[int, f
 
 
 def _draw(axis: Axes, curves: Mapping[str, Sequence[tuple[int, float]]], *, title: str) -> None:
-    for points, look in zip(curves.values(), looks(curves)):
-        axis.plot(*zip(*points), marker="o", markersize=3, linewidth=1.4, **look)
+    for k, (points, look) in enumerate(zip(curves.values(), looks(curves))):
+        if len(curves) <= MOST_LINES:
+            look |= _beside_equal_ones(k, len(curves))
+        axis.plot(*zip(*points), marker="o", **{"markersize": 3, "linewidth": 1.4} | look)
     if len(curves) > MOST_LINES:
         axis.plot(*zip(*mean_points(curves.values())), color="#000000", linewidth=2.2, label="mean")
     axis.set_ylim(-0.03, 1.03)
@@ -133,6 +135,14 @@ def _draw(axis: Axes, curves: Mapping[str, Sequence[tuple[int, float]]], *, titl
     axis.set_ylabel("share", fontsize=9)
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def _beside_equal_ones(k: int, count: int) -> dict[str, Any]:
+    """Style of the `k`-th of `count` lines, so that all are seen where they are equal. Of four lines, each has longer
+    gaps than the one below it. The next four are narrower."""
+    layer, part = divmod(k, 4)
+    dashes = (0, (12 - 3 * part, 3 * part)) if part else "-"
+    return {"linestyle": dashes, "linewidth": 1.4 * (-(-count // 4) - layer)}
 
 
 def _cost(record: Record) -> str:

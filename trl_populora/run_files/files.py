@@ -356,22 +356,22 @@ def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[
     return records
 
 
-def parse_objects(content: bytes, path: str) -> list[dict[str, Any]]:
-    """The objects in the JSON lines of a file that somebody has written. Blank lines count for nothing.
+def parse_objects(lines: Iterable[bytes], path: str) -> Iterator[dict[str, Any]]:
+    """The objects in the JSON lines of a file that somebody has written, one by one. Blank lines count for nothing.
 
     Raises:
-        ValueError: With the first line that is no JSON object.
+        ValueError: At the first line that is no JSON object.
     """
-    records = []
-    for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), start=1):
+    for number, line in enumerate(lines, start=1):
+        line = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).removesuffix(b"\n")
         try:
             record = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}, is not JSON ({_briefly(error)}).") from None
         if line.strip() and not isinstance(record, dict):
             raise ValueError(f"{path}, line {number}, must be a JSON object, got {line.decode()!r:.60}.")
-        records += [record] if record is not None else []
-    return records
+        if record is not None:
+            yield record
 
 
 def _briefly(error: Exception) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...run_files.files import parse_objects
@@ -65,27 +66,21 @@ class Benchmark:
         Raises:
             ValueError: If they cannot be found or read, or lack a column.
         """
-        rows, source = self._from_folder(data) if data is not None else self._from_hub()
-        if not rows:
-            raise ValueError(f"{self.id}: {_place(source)} holds no records.")
-        for number, row in enumerate(rows, 1):
-            missing = [name for name in self.columns if name not in row]
-            if missing:
-                raise ValueError(
-                    f"{self.id}: record {number} of {_place(source)} has no column "
-                    f"{', '.join(map(repr, missing))}; it needs {list(self.columns)} and has {sorted(row)}."
-                )
-        return rows, source
+        rows, source = self._rows(data)
+        return [*rows], source
 
-    def exam(self, data: str | None = None) -> Exam:
-        """All questions; `data` as in [`Benchmark.records`].
+    def exam(self, data: str | None = None, *, limit: int | None = None) -> Exam:
+        """All questions, or the first `limit` as of [`Exam.first`]; `data` as in [`Benchmark.records`]. A record is
+        kept in memory only until its question is made, and those after a limit are not read.
 
         Raises:
             ValueError: As there, or if a record cannot be made into a question; the message names the record.
         """
-        rows, source = self.records(data)
+        rows, source = self._rows(data)
+        rows = islice(rows, None if limit is None else max(limit, 0) + 1)  # one more, which tells whether that is all
         questions = tuple(self._question(row, place, source) for place, row in enumerate(rows))
-        return self._exam(questions, source)
+        exam = self._exam(questions, source)
+        return exam if limit is None else exam.first(limit)
 
     def check_grader(self) -> None:
         """Raises `ValueError` if its grader cannot be made here, as without a package; no data are read."""
@@ -108,22 +103,43 @@ class Benchmark:
                 f"{error}); is it the right file, and is it complete?"
             ) from error
 
-    def _from_folder(self, data: str) -> tuple[list[Record], dict[str, str]]:
+    def _rows(self, data: str | None) -> tuple[Iterator[Record], dict[str, str]]:
+        rows, source = self._from_folder(data) if data is not None else self._from_hub()
+        return self._checked(rows, source), source
+
+    def _checked(self, rows: Iterable[Record], source: Mapping[str, str]) -> Iterator[Record]:
+        number = 0
+        for number, row in enumerate(rows, 1):
+            missing = [name for name in self.columns if name not in row]
+            if missing:
+                raise ValueError(
+                    f"{self.id}: record {number} of {_place(source)} has no column "
+                    f"{', '.join(map(repr, missing))}; it needs {list(self.columns)} and has {sorted(row)}."
+                )
+            yield row
+        if not number:
+            raise ValueError(f"{self.id}: {_place(source)} holds no records.")
+
+    def _from_folder(self, data: str) -> tuple[Iterator[Record], dict[str, str]]:
         path = os.path.join(data, self.file)
         try:
             with open(path, "rb") as file:
-                content = file.read()
-            rows: list[Record] = [*parse_objects(content, path)]
+                digest = hashlib.file_digest(file, "sha256")
         except OSError as error:
             raise ValueError(
                 f"{self.id}: {path} cannot be read: {error.strerror}. Put {self.file} (JSON lines) there, or "
                 f"leave the folder out, to load {self.hub} from the Hub."
             ) from None
+        return self._lines(path), {"file": path, "sha256": digest.hexdigest()}
+
+    def _lines(self, path: str) -> Iterator[Record]:
+        try:
+            with open(path, "rb") as file:
+                yield from parse_objects(file, path)
         except ValueError as error:
             raise ValueError(f"{self.id}: {error}") from None
-        return rows, {"file": path, "sha256": hashlib.sha256(content).hexdigest()}
 
-    def _from_hub(self) -> tuple[list[Record], dict[str, str]]:
+    def _from_hub(self) -> tuple[Iterable[Record], dict[str, str]]:
         import datasets
 
         source = {"hub": self.hub, "revision": self.revision} | ({"config": self.config} if self.config else {})
@@ -135,7 +151,7 @@ class Benchmark:
                 f"{' '.join(str(error).split())[:200]}). Name a folder with {self.file} by --data, "
                 "or in a recipe by `probe_kwargs: {data: FOLDER}`."
             ) from None
-        return list(rows), source
+        return rows, source
 
 
 def _place(source: Mapping[str, str]) -> str:

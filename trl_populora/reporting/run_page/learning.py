@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...diagnostics.dynamics import MemberSummary
 from ...run_files.layout import RUN_FILE
 from ...run_files.run import BASE
+from ..evaluation_view import against_base, in_points, row_title, score_rows
 from ..page import Cell, Column, Facts, Plot, Section, Table
 from ..page.figures import INK, Points, look, new_figure, thinned
 from ..page.formats import is_missing, written
@@ -267,9 +268,10 @@ def _exams(run: PlayedRun) -> Iterator[Plot]:
                 lines.setdefault(player, []).append((record["round"], one.get("accuracy")))
         how = "answered with greedy decoding; nobody learns from them"
         size = f"{questions} questions, {how}" if questions else how.capitalize()
-        noise = (
-            f"; with other ones, levels could differ by {100 * 0.5 / questions**0.5:.0f} points" if questions else ""
-        )
+        noise = ""
+        if questions:
+            reach = f"{98 / questions**0.5:.0f} points"
+            noise = f"; with other questions, an accuracy of 50% could be up to {reach} higher or lower (95% interval)"
         yield Plot(
             f"exam-{number}",
             curves(run, with_points(lines), smoothed=False, share=True, looks=looks),
@@ -298,16 +300,17 @@ def _founder_games(run: PlayedRun) -> Iterator[Plot]:
 def _evaluation(run: PlayedRun) -> Iterator[Table]:
     for number, exam in enumerate(run.evaluation.get("exams", ())):
         rows = []
-        against = {one["of"]: one for one in exam.get("differences", ()) if one["to"] == BASE}
-        for name, score in exam.get("scores", {}).items():
+        against = against_base(exam)
+        for name, score in score_rows(exam).items():
             gap = against.get(name, {})
+            known = not is_missing(gap.get("difference"))
             rows.append(
                 [
-                    Cell(name, bold=name == BASE),
+                    Cell(row_title(name, exam), bold=name == BASE),
                     score.get("accuracy"),
                     score.get("low"),
                     score.get("high"),
-                    gap.get("difference"),
+                    Cell(gap.get("difference"), text=in_points(gap) if known else None),
                     Cell(gap.get("significant"), text="yes" if gap.get("significant") else "no" if gap else None),
                     score.get("tokens"),
                 ]
@@ -319,7 +322,7 @@ def _evaluation(run: PlayedRun) -> Iterator[Table]:
                 Column("accuracy", "share", digits=1),
                 Column("95% from", "share", digits=1),
                 Column("to", "share", digits=1),
-                Column("minus base", "signed", "Difference to the base, as a share"),
+                Column("minus base", "signed", "Difference to the base in points, with its 95% interval"),
                 Column("significant", "text", "Over all comparisons of the evaluation"),
                 Column("tokens", "number", "Mean of an answer", 0),
             ],

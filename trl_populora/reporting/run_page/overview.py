@@ -98,7 +98,7 @@ def _tiles(run: PlayedRun) -> Iterator[Tile]:
         yield Tile("Coverage", f"{last.coverage['filled']}", f"cells, {first.coverage.get('filled', 0)} at the start")
     born = [event for event in run.replacements if event["round"] is not None]
     yield Tile(
-        "Replacements", str(len(born)), f"after {counted(len(set(run.births)), 'round')}" if born else "nobody yet"
+        "Replacements", str(len(born)), f"in {counted(len(set(run.births)), 'round')}" if born else "nobody yet"
     )
     mixed = [summary.round + 1 for summary in run.history if summary.recombined]
     if mixed:
