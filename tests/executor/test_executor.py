@@ -32,6 +32,23 @@ def test_the_interpreter_finds_what_it_imports_by_itself(executor):
     assert execution.values[0].value == (large // 3**6000 % 1000, large % 3**5000 % 1000)
 
 
+@pytest.mark.parametrize(
+    "program, value",
+    [
+        ("def f(s): return s.encode('cp1252').hex()", "e9"),
+        ("def f(s): return s.encode('utf-16-le').hex()", "e900"),
+        ("def f(s): return s.encode('ascii', 'namereplace').decode()", "\\N{LATIN SMALL LETTER E WITH ACUTE}"),
+        ("def f(s): return '\\N{BULLET}' + s", "•é"),
+        ("def f(s):\n Δ = s\n return Δ", "é"),
+        ("import datetime\ndef f(s): return datetime.datetime.strptime('2024-01-05', '%Y-%m-%d').day", 5),
+    ],
+)
+def test_codecs_and_names_of_characters_need_no_import(executor, program, value):
+    """As in any other Python: no sandbox refuses what only the interpreter imports."""
+    execution = executor.run(program, (("é",),))
+    assert execution.status is Status.OK and execution.values[0].value == value
+
+
 def test_no_inputs_only_defines(executor):
     assert executor.run("def f(): pass", ()).status is Status.OK
 

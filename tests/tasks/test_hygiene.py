@@ -171,6 +171,8 @@ REFUSED = {
         "def g(x: id):\n    return x",
         "import math as exec\ndef g(x):\n    return exec.sqrt(x)",
         "@compile\ndef g(x):\n    return x",
+        "def g(n):\n    try:\n        return [0] * n\n    except MemoryError:\n        return -1",
+        "def g(x):\n    return len(str(type(exit)))",
     ],
     "banned_attribute": [
         "import statistics\ndef g(x):\n    return statistics.random.random()",
@@ -191,6 +193,8 @@ REFUSED = {
         "class A:\n    def __del__(self):\n        pass",
         "def __init__(x):\n    return x",
         "def g(x):\n    __name__ = x",
+        "def g(x):\n    return __name__",
+        "if __name__ == '__main__':\n    K = 2\nelse:\n    K = 1",
         "def g(x):\n    return g.__doc__",
         "def g(x):\n    return '{0.__doc__}'.format(g)",
         "def g(x):\n    return g.__all__",

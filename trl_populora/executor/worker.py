@@ -134,7 +134,7 @@ class Worker:
         payload = marshal.dumps((source, _spelled(inputs), *numbers), 2)
         if len(source) > limits.source_bytes or len(payload) > limits.source_bytes + MAX_INPUT_BYTES:
             return replace(NO_VALUES, status=Status.TOO_LARGE)
-        server = self._server(kind, job.modules or "import" in job.program)
+        server = self._server(kind, job.modules or needs_modules(job.program))
         execution = NO_VALUES
         for _ in range(2):
             if self._closing:
@@ -151,6 +151,12 @@ class Worker:
                 break
             server.close()  # the next attempt starts a new one
         return execution
+
+
+def needs_modules(program: str) -> bool:
+    """Whether a program may import: by itself, or through the interpreter, which imports codecs for `encode`, and
+    `unicodedata` for `\\N{...}` and for names that are not ASCII."""
+    return not program.isascii() or any(word in program for word in ("import", "code", "\\N{"))
 
 
 def _start_thread(thread: threading.Thread) -> None:

@@ -7,6 +7,7 @@ leading underscore, because the memory of their Python wrappers would be copied 
 
 import _socket
 import builtins
+import codecs
 import gc
 import marshal
 import os
@@ -20,6 +21,10 @@ from types import ModuleType
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONTROL = 0
+CODECS = "ascii base64_codec cp437 cp850 cp1250 cp1251 cp1252 hex_codec iso8859_2 iso8859_15 koi8_r mac_roman punycode"
+CODECS += (
+    " raw_unicode_escape rot_13 unicode_escape utf_16 utf_16_be utf_16_le utf_32 utf_32_be utf_32_le utf_7 utf_8_sig"
+)
 POOL, POOL_HEADER = 16384, 48  # bytes of a pool of small objects of one size, and those before its first object
 POOLS = 2  # of each size, whose addresses differ between the kinds of servers
 SHIFTS = (0, 2, 5, 11)  # blocks by which later pools differ: of small numbers, these reorder the most small sets
@@ -118,11 +123,14 @@ def preload(modules: list[str], path: list[str]) -> None:
     # `child.run` has a faster one.
     register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
     own = ["_pylong"] if sys.version_info >= (3, 12) else []  # the interpreter imports it to divide large integers
+    own += ["_strptime"] if "datetime" in modules else []  # imported by `datetime.strptime`
     for name in [*modules, *own]:
         try:
             __import__(name)
         except BaseException as error:
             raise ImportError(f"module {name!r} cannot be imported ({type(error).__name__}: {error})") from None
+    for name in CODECS.split() if modules else ():  # all 120 would make each child a tenth slower
+        codecs.lookup(name)
     os.register_at_fork = register
     if len(os.listdir("/proc/self/task")) > 1:  # a fork does not copy threads, and their locks would stay locked
         raise ImportError(f"one of the modules {', '.join(modules)} starts threads when it is imported")

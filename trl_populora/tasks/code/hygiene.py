@@ -58,6 +58,8 @@ ALLOWED_MODULES = _words(
     """
 )
 BANNED_NAMES = _words("breakpoint compile eval exec globals hash id input locals open")  # `hash` may define `__hash__`
+# Not in the sandbox, or not the same: `except MemoryError` depends on its limits.
+ABSENT_NAMES = _words("MemoryError exit quit help copyright credits license")
 # Called directly only, with the name of the attribute as a literal, or as text that begins with a literal.
 LITERAL_NAMES = _words("getattr setattr delattr attrgetter methodcaller")
 # Members of allowed modules that run text, or find attributes by computed names.
@@ -167,8 +169,11 @@ def _broken_rules(tree: ast.Module) -> Iterator[Refusal]:
     yield from _broken_names(tree)
     private = _own_private(tree)
     in_class = {id(node) for c in ast.walk(tree) if isinstance(c, ast.ClassDef) for node in _class_dunders(c)}
+    guards = {id(node) for one in tree.body if isinstance(one, ast.If) and is_test(one) for node in ast.walk(one.test)}
     for node in ast.walk(tree):
         refusal = None if id(node) in in_class else _check_dunder(node) or _check_node(node, private)
+        if isinstance(node, ast.Name) and node.id == "__name__" and id(node) not in guards:
+            refusal = Refusal("dunder", f"line {node.lineno}: the name of the module")  # another one in the sandbox
         if refusal is not None:
             yield refusal
 
@@ -276,7 +281,7 @@ def _broken_names(tree: ast.Module) -> Iterator[Refusal]:
     hashers = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__hash__"]
     hashing = {id(node) for method in hashers for node in ast.walk(method)}
     for name in foreign_loads(tree):
-        if name.id in BANNED_NAMES and not (name.id == "hash" and id(name) in hashing):
+        if name.id in BANNED_NAMES | ABSENT_NAMES and not (name.id == "hash" and id(name) in hashing):
             yield Refusal("banned_name", f"line {name.lineno}: name {name.id}")
         for value in [*imports.get(name.id, []), name.id]:
             node: ast.AST = name
