@@ -593,7 +593,7 @@ def test_the_engine_is_told_what_to_serve(make):
     spec = make(dtype=torch.float32).engine.spec
     tokenizer, layers = tiny_tokenizer().name_or_path or "a folder", ("down_proj", "gate_proj", "k_proj", "o_proj")
     layers += ("q_proj", "up_proj", "v_proj")
-    assert spec == EngineSpec("a folder", tokenizer, torch.float32, 4, 4, None, layers, four_bits=False)
+    assert spec == EngineSpec("a folder", tokenizer, torch.float32, 4, 4, None, layers, packed=False)
 
 
 def test_an_engine_sleeps_until_it_is_needed(make):
@@ -617,15 +617,15 @@ def test_vllm_serves_the_adapted_layers_and_changes_nothing_else(monkeypatch):
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     before, drawn = dict(os.environ), torch.random.get_rng_state()
-    spec = EngineSpec("a folder", "", torch.bfloat16, 4, 2, targets=("q_proj", "v_proj"), four_bits=True)
-    with pytest.raises(ValueError, match="base in 4 bits.*'quantization': 'bitsandbytes'"):
+    spec = EngineSpec("a folder", "", torch.bfloat16, 4, 2, targets=("q_proj", "v_proj"), packed=True)
+    with pytest.raises(ValueError, match="base in 4 or 8 bits.*'quantization': 'bitsandbytes'"):
         VLLMEngine().start(spec)
     with pytest.raises(RuntimeError, match="no engine here"):
         VLLMEngine(lora_target_modules=["q_proj"], quantization="bitsandbytes").start(spec)
     assert given["lora_target_modules"] == ["q_proj"] and given["quantization"] == "bitsandbytes"  # given by hand
     given.clear()
     with pytest.raises(RuntimeError, match="no engine here"):
-        VLLMEngine().start(spec._replace(four_bits=False))
+        VLLMEngine().start(spec._replace(packed=False))
     assert given["lora_target_modules"] == ["q_proj", "v_proj"] and "quantization" not in given
     assert given["ranks"] == {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
     assert dict(os.environ) == before and torch.equal(torch.random.get_rng_state(), drawn)

@@ -67,6 +67,8 @@ def test_a_subclass_overrides_as_ever(monkeypatch, population):
     if population:
         trainer.population = SimpleNamespace(routing=SimpleNamespace(clear=lambda: calls.append("ours")))
         trainer.progress, trainer.args = Progress(), SimpleNamespace(per_device_train_batch_size=1)
+        trainer.importance_sampling_level, trainer._metrics = "token", {"train": {}}
+        trainer._batch, trainer._unseen = {}, 0
     assert trainer.training_step(1, inputs=2, num_items_in_batch=3) == (1, 2, 3)
     assert calls == ["users", "between"] + ["ours"] * population
     assert isinstance(trainer, PopulationSelfPlayTrainer) and isinstance(trainer, GRPOTrainer)

@@ -126,11 +126,19 @@ def test_a_checkpoint_is_saved_at_the_end_of_the_round(make, tmp_path):
     assert found == ["checkpoint-2", "checkpoint-4"]
 
 
-def test_who_saves_and_stops_within_a_round_gets_both_at_its_end(make, tmp_path):
+@pytest.mark.parametrize("later", [False, True])
+def test_who_saves_and_stops_within_a_round_gets_both_at_its_end(make, tmp_path, later):
+    """Also in a callback that is added after ours."""
+
     def leave(trainer, control):
         control.should_save = control.should_training_stop = True
 
-    trainer = make(at=At(leave, 3), num_iterations=2, max_steps=6, output_dir=str(tmp_path / "run"))
+    at = At(leave, 3)
+    settings = dict(num_iterations=2, max_steps=6, output_dir=str(tmp_path / "run"))
+    trainer = make(**settings) if later else make(at=at, **settings)
+    if later:
+        at.trainer = trainer
+        trainer.add_callback(at)
     trainer.train()
     assert trainer.state.global_step == 4 and (tmp_path / "run" / "checkpoint-4").is_dir()
     assert len(read_history(trainer.args.output_dir)) == 2

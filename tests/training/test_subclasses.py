@@ -91,6 +91,23 @@ def test_metrics_of_a_mixed_in_loss_are_means_over_tokens(train):
     assert logs[0]["entropy"] == pytest.approx(logs[1]["entropy"], rel=1e-6)
 
 
+class AsksMore(PopulationSelfPlayTrainer):
+    """Looks at other log-probabilities first: no loss of TRL's may take them for those of the rows."""
+
+    def _compute_loss(self, model, inputs):
+        assert "old_per_token_logps" in inputs
+        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+        attended = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+        self._get_per_token_logps_and_entropies(model, ids.flip(1), attended, ids.shape[1] // 2)
+        return super()._compute_loss(model, inputs)
+
+
+def test_a_loss_of_ones_own_may_ask_for_other_log_probabilities(train):
+    settings = dict(num_iterations=2, max_steps=2, optim="sgd", learning_rate=1.0)
+    want, got = (weights(train(kind, **settings)) for kind in (PopulationSelfPlayTrainer, AsksMore))
+    assert torch.equal(want, got)
+
+
 def test_a_loss_of_ones_own_is_told_how_gradients_are_scaled(train, caplog):
     train(Mixed, loss_type="dapo")
     assert "Mixed has a loss of its own, and loss_type='dapo'" in caplog.text

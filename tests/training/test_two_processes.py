@@ -190,6 +190,13 @@ def test_the_first_rank_asks_for_checkpoints_and_a_probe(tmp_path):
     assert [record["step"] for record in read_probes(tmp_path / "run" / "run")] == [0, 2]
 
 
+@pytest.mark.slow
+def test_the_first_rank_ends_training_after_the_first_probe(tmp_path):
+    more = json.dumps(PROBED | {"save_strategy": "no"})
+    _, records = run(tmp_path / "run", 2, "4", "2", "", "asks at once", more)
+    assert [record["step"] for record in records] == [0, 0]
+
+
 REWARDS = """
 import os
 

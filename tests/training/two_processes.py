@@ -1,8 +1,8 @@
 """A rank of test_two_processes.py: trains a tiny population, writes what this rank ended with.
 
 Arguments: folder, optimizer steps, per-device batch, checkpoint to resume from ("" for none), what goes wrong on
-rank 1 in its second round ("dies", "differs" or nothing; with "stops", rank 0 ends training, with "asks" it asks for
-more in turn), and further settings as JSON.
+rank 1 in its second round ("dies", "differs" or nothing; with "stops", rank 0 ends training, with "asks" or
+"asks at once" it asks for more), and further settings as JSON.
 """
 
 import json
@@ -67,14 +67,15 @@ def main(
             trainer.control.should_training_stop = summary.round == 1
 
         trainer.on_round = stop
-    elif trouble == "asks":
+    elif trouble.startswith("asks"):
 
         def ask(summary):
             trainer.control.should_save = summary.round == 0
             trainer.control.should_evaluate = summary.round == 1
 
         def stop_after(record):
-            trainer.control.should_save = trainer.control.should_training_stop = record["step"] > 0
+            asked = record["step"] == 2 or trouble == "asks at once"
+            trainer.control.should_save = trainer.control.should_training_stop = asked
 
         trainer.on_round, trainer.on_probe = ask, stop_after
     elif trouble:

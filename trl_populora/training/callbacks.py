@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 logger = logging.get_logger(__name__)
 
 
-WAITING = ("should_save", "should_training_stop")
-"""What a callback may ask for within a round, and gets at its end: a resumed run would play the round again, and the
-record of a round that did not end would be lost."""
-
-
 class RoundCallback(TrainerCallback):
     """At the end of each round: recombines or replaces members if it is due, and reports the round.
 
@@ -47,7 +42,6 @@ class RoundCallback(TrainerCallback):
         self.trainer = trainer
         self.trackers = Trackers(trainer)
         self._alarms: tuple[str, ...] = ()  # of the last round
-        self._wanted: set[str] = set()  # of `WAITING`, asked for within the round
         self._since_log: list[dict[str, float]] = []  # metrics of the rounds since the last log
 
     def on_train_begin(
@@ -68,7 +62,7 @@ class RoundCallback(TrainerCallback):
                 self._warn_of_members_away(args)
             if state.global_step < state.max_steps:
                 trainer.folder.reopen()
-        trainer.has_trained, self._wanted = True, set()
+        trainer.has_trained = True
         if state.global_step == 0:
             trainer.source.begin_run()
         self.trackers.begin()
@@ -76,6 +70,7 @@ class RoundCallback(TrainerCallback):
             trainer.probes.begin(step=state.global_step)
             if state.global_step == 0 and trainer.probes.has_exams:
                 probe(trainer)
+                trainer.stopping.agree()
 
     def _warn_of_members_away(self, args: PopulationSelfPlayConfig) -> None:
         away = [name for name in self.trainer.population if self._has_moved(name)] if args.beta else []
@@ -93,11 +88,7 @@ class RoundCallback(TrainerCallback):
     ) -> None:
         trainer = self.trainer
         trainer.updates.set_back(trainer.optimizer)
-        wanted = {name for name in WAITING if getattr(control, name)} | self._wanted
-        ended = state.global_step % trainer.num_iterations == 0
-        vars(control).update(dict.fromkeys(WAITING, False), **dict.fromkeys(wanted if ended else (), True))
-        self._wanted = set() if ended else wanted
-        if not ended:
+        if state.global_step % trainer.num_iterations:
             return
         # before evolution: members as they played
         updates = trainer.updates

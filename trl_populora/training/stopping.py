@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 logger = logging.get_logger(__name__)
 
+WAITING = ("should_save", "should_training_stop")
+"""What a callback may ask for within a round, and gets at its end: a resumed run would play the round again, and the
+record of a round that did not end would be lost."""
 SAME_SECONDS = 2.0  # a process may get a signal from the scheduler and again from the launcher: one request
 
 
@@ -39,12 +42,13 @@ class StopCallback(TrainerCallback):
         self.trainer = trainer
         self.stopped = False
         self._asked: float | None = None  # when this process got the signal
+        self._wanted: set[str] = set()  # of `WAITING`, asked for within the round
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Context in which a first SIGTERM asks training to end, and a later one has its usual effect. Works only in
         the main thread, because other threads cannot receive signals."""
-        self.stopped, self._asked = False, None
+        self.stopped, self._asked, self._wanted = False, None, set()
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -75,8 +79,13 @@ class StopCallback(TrainerCallback):
 
     def agree(self) -> None:
         """Gives all processes what one of them wants: `on_round` and `on_probe` are called on one only, and what a
-        callback sees can differ. A process that saved or evaluated alone would wait for the others."""
+        callback sees can differ. A process that saved or evaluated alone would wait for the others. What is of
+        `WAITING` waits for the end of the round."""
         control = self.trainer.control
+        wanted = {name for name in WAITING if getattr(control, name)} | self._wanted
+        ended = self.trainer.state.global_step % self.trainer.num_iterations == 0
+        vars(control).update(dict.fromkeys(WAITING, False), **dict.fromkeys(wanted if ended else (), True))
+        self._wanted = set() if ended else wanted
         for name in ("should_log", "should_evaluate", "should_save", "should_training_stop"):
             setattr(control, name, self.trainer.ranks.any(getattr(control, name)))
 

@@ -94,12 +94,9 @@ def check_fixed(args: PopulationSelfPlayConfig, made_with: Mapping[str, Any]) ->
             )
 
 
-def has_own_loss(trainer: Any) -> bool:
-    """Whether a subclass, or what is mixed in, has another loss than GRPOTrainer."""
-    from trl import GRPOTrainer
-
-    names = ("compute_loss", "_compute_loss")
-    return any(getattr(type(trainer), name) is not getattr(GRPOTrainer, name) for name in names)
+def has_own_loss(trainer: Any, parent: type) -> bool:
+    """Whether a subclass of `parent`, or what is mixed in, overrides its loss."""
+    return any(getattr(type(trainer), name) is not getattr(parent, name) for name in ("compute_loss", "_compute_loss"))
 
 
 def without_effect(args: PopulationSelfPlayConfig, model: Any = None, peft_config: Any = None) -> list[str]:

@@ -213,7 +213,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         try_out(self)
         if self.ranks.is_main and (useless := without_effect(args, model, peft_config)):
             logger.warning(f"Without effect: {'; '.join(useless)}.")
-        if self.ranks.is_main and has_own_loss(self) and args.loss_type in TOKEN_LOSSES:
+        if self.ranks.is_main and has_own_loss(self, PopulationSelfPlayTrainer) and args.loss_type in TOKEN_LOSSES:
             logger.warning(
                 f"{type(self).__name__} has a loss of its own, and loss_type={args.loss_type!r}: gradients are scaled "
                 "as for a loss divided by all tokens of the step. If yours is a mean over rows, set loss_type='grpo'."
@@ -434,9 +434,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
             self._unseen = len(self._buffered_inputs)
         if self.model.training:
-            self._batch, self._logps = inputs, None
-            if self._unseen:  # with the weights that drew the rows, so that all ratios are 1
-                inputs = {name: value for name, value in inputs.items() if name != OLD_LOGPS}
+            self._batch = inputs
         names = list(self.population)
         self.row_members = [names[i] for i in inputs["member_ids"].tolist()]
         self.population.routing.set(self.row_members)  # a subclass' loss may call the model itself
@@ -476,20 +474,27 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             scored.append([None if values is None else pad(values, (0, spare)) for values in outputs])
         order = torch.tensor([row for rows in chunks for row in rows], device=input_ids.device).argsort()
         told = tuple(None if parts[0] is None else torch.cat(parts)[order] for parts in zip(*scored, strict=True))
-        if torch.is_grad_enabled() and self._logps is None and told[0] is not None:
+        if torch.is_grad_enabled() and told[0] is not None:
             self._logps = told[0].detach()
         return told
+
+    def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
+        """In the first pass over a micro-batch, with the weights that drew its rows, all ratios are 1. The pass before
+        the update has batches of other shapes, which round otherwise."""
+        if not (self._unseen and self.model.training and OLD_LOGPS in inputs):
+            return super()._compute_loss(model, inputs)
+        self._logps = None
+        loss = super()._compute_loss(model, {name: value for name, value in inputs.items() if name != OLD_LOGPS})
+        if self._logps is not None:
+            self._batch[OLD_LOGPS] = self._logps
+        return loss
 
     def training_step(self, model: torch.nn.Module, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
         by_row = self.importance_sampling_level == "sequence"
         try:
             with weighed(self._metrics["train"], lambda: self._batch, by_row=by_row):
                 loss = super().training_step(model, inputs, num_items_in_batch)
-            if self._unseen:
-                self._unseen -= 1
-                # Those of the pass before the update are of batches of other shapes, which round otherwise.
-                if OLD_LOGPS in self._batch and self._logps is not None:
-                    self._batch[OLD_LOGPS] = self._logps
+            self._unseen = max(self._unseen - 1, 0)
             return loss
         finally:  # not before: gradient checkpointing routes again during backward
             self.population.routing.clear()
@@ -504,6 +509,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         self.stopping.agree()
         super()._maybe_log_save_evaluate(*args, **kwargs)
+        self.stopping.agree()
 
     def _evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         metrics = super()._evaluate(*args, **kwargs)

@@ -55,7 +55,7 @@ class EngineSpec(NamedTuple):
         num_adapters (`int`): Number of adapters of the population, including guests.
         accelerator ([`~accelerate.Accelerator`] or `None`): The trainer's; `None` for a single process.
         targets (`tuple[str, ...]`): Last parts of the names of adapted layers (`"q_proj"`).
-        four_bits (`bool`): Whether the trainer has packed the base to 4 bits (bitsandbytes).
+        packed (`bool`): Whether the trainer's base has 4 or 8 bits (bitsandbytes).
     """
 
     model: str
@@ -65,7 +65,7 @@ class EngineSpec(NamedTuple):
     num_adapters: int
     accelerator: "Accelerator | None" = None
     targets: tuple[str, ...] = ()
-    four_bits: bool = False
+    packed: bool = False
 
 
 class EngineError(RuntimeError):

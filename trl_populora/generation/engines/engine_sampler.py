@@ -99,7 +99,7 @@ class EngineSampler(Sampler):
                 num_adapters=len(names),
                 accelerator=self.accelerator,
                 targets=tuple(targets),
-                four_bits=getattr(population.base_model, "is_loaded_in_4bit", False),
+                packed=any(getattr(population.base_model, f"is_loaded_in_{bits}bit", False) for bits in (4, 8)),
             )
         )
         self.canary = Canary(
@@ -257,6 +257,8 @@ class EngineSampler(Sampler):
 
     def _check_awake(self) -> None:
         """An engine that slept may have lost its adapters without an error (vLLM issue 53888)."""
+        if not self.serving:  # before the first sync, which checks
+            return
         serving, self.serving = self.serving, {}
         self._together(lambda: self._check(serving), here=self._feeds)
         self.serving = serving

@@ -98,11 +98,11 @@ class VLLMEngine(Engine):
                 "use_vllm with a base in float32: on a GPU, vLLM serves adapters in bfloat16 or float16 only. Set "
                 "bf16=true, or dtype: bfloat16 in model_init_kwargs, or use_vllm=false."
             )
-        if spec.four_bits and "quantization" not in self.engine_kwargs:
+        if spec.packed and "quantization" not in self.engine_kwargs:
             raise ValueError(
-                "use_vllm with a base in 4 bits: the engine would load it in full precision, so with other weights. "
-                "Set use_vllm=false, or say what the engine loads, where vLLM has it (0.25.1, not 0.31.0): "
-                "vllm_engine_kwargs={'quantization': 'bitsandbytes'}."
+                "use_vllm with a base in 4 or 8 bits: the engine would load it in full precision, so with other "
+                "weights, unless it was packed before it was saved. Set use_vllm=false, or say what the engine loads, "
+                "where vLLM has it (0.25.1, not 0.31.0): vllm_engine_kwargs={'quantization': 'bitsandbytes'}."
             )
         try:
             import vllm

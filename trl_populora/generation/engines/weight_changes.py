@@ -11,6 +11,7 @@ from torch import Tensor
 from ...population.factors import Factor, Factors
 
 
+PIECE = 1 << 24  # numbers whose squares a GPU holds at a time
 SAME = 0.01
 """Relative difference of two updates that count as the same (our choice). Float32 sums leave about 5e-4."""
 
@@ -63,8 +64,8 @@ def bit_sums(matrices: Iterable[Tensor]) -> list[int]:
     adapter differs from PEFT's.
     """
     parts = [matrix.detach().reshape(-1) for matrix in matrices]
-    if parts and parts[0].is_cuda:
-        parts = [torch.cat(parts)]  # a few kernels for an adapter, and not a few for each of its matrices
+    if parts and parts[0].is_cuda:  # a few kernels for an adapter, and not a few for each of its matrices
+        parts = torch.cat(parts).split(PIECE)
     sums = []
     for part in parts:
         # The square of an `int16` fits into an `int32`.
