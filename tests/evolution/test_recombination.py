@@ -5,7 +5,7 @@ import torch
 from toy_adapters import delta
 
 from tests.tiny import lora, tiny_population
-from trl_populora.evolution import cosine, recombine
+from trl_populora.evolution import NotFiniteError, cosine, recombine
 
 
 def updates(population, names):
@@ -75,6 +75,18 @@ def test_a_role_that_is_not_named_stays():
     assert recombine(population, roles=["student"]) == ("student_0", "student_1")
     for name, own in updates(population, population.names("teacher")).items():
         assert all(torch.equal(update, before[name][path]) for path, update in own.items())
+
+
+def test_a_mean_that_is_not_finite_stops_it_before_anything_is_written():
+    population = population_of(4, 4)
+    for A, B, _ in population.factors("student_3").values():
+        A.fill_(1e30)
+        B.fill_(1e30)
+    kept = updates(population, population.names())
+    with pytest.raises(NotFiniteError, match="the mean of student_2, student_3 is not finite"):
+        recombine(population, islands=2)
+    for name, own in updates(population, population.names()).items():
+        assert all(torch.equal(update, kept[name][path]) for path, update in own.items()), name
 
 
 def test_a_member_that_is_not_finite_stops_it_before_anything_is_written():

@@ -530,6 +530,16 @@ def test_a_teacher_inherits_skill_and_validity_apart():
     assert ratings["t1"].mu == pytest.approx(rating.mu, abs=0.5)
 
 
+def test_a_child_inherits_no_more_proposals_than_its_parents_have():
+    """A clone has the rating of its parent; a parent without proposals says nothing about validity."""
+    ratings = Ratings(["t0", "t1", "t2"], ["s0", "s1"])
+    ratings.update([Outcome("t0", "s0", 8, 0, prompt=i, forfeit=True) for i in range(2)])
+    proposals = ratings.state_dict()["proposals"]
+    assert 0 < proposals["t0"][0] < 3 and proposals["t2"] == [0, 0]
+    ratings.inherit("t1", ["t0", "t2"])
+    assert ratings.state_dict()["proposals"]["t1"] == pytest.approx(proposals["t0"])
+
+
 def test_a_new_interval_adds_no_proposals():
     ratings = Ratings(["t0", "t1"], ["s0", "s1"])
     ratings.update([Outcome("t0", "s0", 8, 2), Outcome("t0", "s0", 8, 0, prompt=1, forfeit=True)])

@@ -152,6 +152,7 @@ def test_islands_and_migration_in_a_run(make_trainer):
     ("settings", "text"),
     [
         ({"hall_of_fame_probability": 1.5}, "hall_of_fame_probability=1.5"),
+        ({"hall_of_fame_probability": 1.0}, "below 1: games with champions are not rated"),
         ({"hall_of_fame_probability": 0.5}, "needs self-play and evolution"),
         ({"hall_of_fame_size": 1}, "hall_of_fame_size=1"),
         ({"evolution_interval": 1, "evolution_kwargs": {"islands": 2}}, "islands=2 does not divide 2 members"),

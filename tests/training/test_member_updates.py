@@ -211,6 +211,7 @@ def test_a_child_learns_also_if_its_slot_did_not(make_trainer):
     trainer.updates.start_over("student_0", trainer.optimizer, trainer.lr_scheduler)
     rates = {group["member"]: group["initial_lr"] for group in trainer.optimizer.param_groups}
     assert rates == dict.fromkeys(NAMES, 0.0) | {"student_0": 0.04}
+    assert trainer.lr_scheduler.get_last_lr() == [group["lr"] for group in trainer.optimizer.param_groups]  # logged
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from transformers import TrainerCallback
 
 from tests.processes import taken
 from tests.training.test_isolation import member_state
@@ -176,3 +177,21 @@ def test_a_second_training_says_that_it_goes_on(make_trainer, caplog):
     assert "trained already" not in caplog.text
     trainer.train()
     assert "This trainer has trained already: its members, ratings and task buffers stay" in caplog.text
+
+
+@pytest.mark.slow
+def test_ages_count_from_the_second_training_on(make_trainer):
+    """And what failed in a round that was interrupted is forgotten with its rows."""
+    trainer = make_trainer(max_steps=3, evolution_interval=1)
+    trainer.train()
+    assert any(member.born_step for member in trainer.population.values())
+    trainer.guard._struck.add("student_0")
+    seen = []
+
+    class Look(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):
+            seen.append(([member.born_step for member in trainer.population.values()], trainer.guard.failing))
+
+    trainer.add_callback(Look())
+    trainer.train()
+    assert seen == [([0] * 4, set())]

@@ -10,11 +10,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import torch
 
 from trl_populora.population import Factors, Population
+from trl_populora.population.factors import not_finite
 
 from .factors import Spectrum, spectra
 from .gauge import compose
 from .inheritance import storage
 from .islands import divide
+from .replacement import NotFiniteError
 
 
 @torch.no_grad()
@@ -41,11 +43,16 @@ def recombine(
         `tuple[str, ...]`: Members that were changed. One member alone never changes.
 
     Raises:
-        ValueError: If a member is not finite, or a role cannot be divided into the islands. Nothing is then changed.
+        ValueError: If a member or a mean is not finite ([`NotFiniteError`]), or a role cannot be divided into the
+            islands. Nothing is then changed.
     """
     own = [[name for name in names if name not in without] for names in _groups(population, roles, islands)]
     groups = [names for names in own if len(names) > 1]
     mixed = [means([population.factors(name) for name in names]) for names in groups]
+    for names, factors in zip(groups, mixed, strict=True):
+        for mean in factors:
+            if paths := not_finite(mean):
+                raise NotFiniteError(f"the mean of {', '.join(names)} is not finite at {paths[0]}.")
     for names, factors in zip(groups, mixed, strict=True):
         for name, mean in zip(names, factors, strict=True):
             population.write(name, mean)

@@ -183,6 +183,10 @@ class Population(Mapping[str, Member]):
         self.routing.set_temperature(name, self._members[name].temperature)
         return self._members[name]
 
+    def count_anew(self) -> None:
+        """All members are as if born at step 0, because another training counts its steps from there."""
+        self._members = {name: replace(member, born_step=0) for name, member in self._members.items()}
+
     def admit(self, guest: str, factors: Factors, *, temperature: float = 1.0) -> None:
         """Loads weights into a guest adapter, with a temperature relative to the run's. They stay until other weights
         are loaded.

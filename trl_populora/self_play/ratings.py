@@ -287,8 +287,8 @@ class Ratings:
 
         Returns:
             `Rating`: The child's rating. Its skill has the mean mu of the parents' skills and sigma = max(parents'
-            sigma, half the prior's). A teacher also inherits the mean of the parents' shares of invalid proposals (our
-            choice).
+            sigma, half the prior's). A teacher also inherits the mean of the parents' shares of invalid proposals,
+            with the mean of their weights, at most `REMEMBERED` (our choice).
 
         In a new interval, every other member keeps its mu, and its sigma becomes at least half the prior's sigma, too.
         It keeps its share of valid proposals, with the weight of a few proposals. So games after the replacement soon
@@ -307,9 +307,10 @@ class Ratings:
             counts[record] = 0
         self._recent[(slice(None), *record)] = 0
         if child in self._proposals:
-            known = [self._proposals[parent] for parent in parents]
-            shares = [invalid / max(proposals, 1.0) for proposals, invalid in known]
-            self._proposals[child] = (REMEMBERED, REMEMBERED * math.fsum(shares) / len(shares))
+            known = [self._proposals[parent] for parent in parents if self._proposals[parent][0]]
+            share = math.fsum(invalid / proposals for proposals, invalid in known) / max(len(known), 1)
+            weight = min(REMEMBERED, math.fsum(proposals for proposals, _ in known) / max(len(known), 1))
+            self._proposals[child] = (weight, weight * share)
         if begin:
             self._begin()
         return self[child]

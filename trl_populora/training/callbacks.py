@@ -150,12 +150,13 @@ class RoundCallback(TrainerCallback):
         if args.evolution is not None and args.evolution.due(rounds):
             return ()
         trainer.progress.begin("recombine")
-        names = recombine(
-            trainer.population,
-            roles=[role for role in ("teacher", "student") if args.recombination_roles in (f"{role}s", "both")],
-            islands=args.islands,
-            without=trainer.guard.failing,
-        )
+        roles = [role for role in ("teacher", "student") if args.recombination_roles in (f"{role}s", "both")]
+        failing = trainer.guard.failing
+        try:
+            names = recombine(trainer.population, roles=roles, islands=args.islands, without=failing)
+        except NotFiniteError as error:
+            trainer.guard.alarms.append(f"nobody recombined: {error}")
+            return ()
         for name in names:
             trainer.updates.spread(name)
         return names

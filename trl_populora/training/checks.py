@@ -244,8 +244,11 @@ def _check_ranges(args: PopulationSelfPlayConfig) -> None:
 
 def _check_hall_of_fame(args: PopulationSelfPlayConfig) -> None:
     probability = args.hall_of_fame_probability
-    if not 0.0 <= probability <= 1.0:
-        raise ValueError(f"hall_of_fame_probability={probability} must be between 0 and 1; 0 keeps no champions.")
+    if not 0.0 <= probability < 1.0:
+        raise ValueError(
+            f"hall_of_fame_probability={probability} must be at least 0 and below 1: games with champions are not "
+            "rated, and selection needs some that are. 0 keeps no champions."
+        )
     if probability and (args.evolution_interval == 0 or args.num_teachers == 0):
         raise ValueError(
             f"hall_of_fame_probability={probability} needs self-play and evolution: champions are chosen at the "

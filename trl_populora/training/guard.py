@@ -29,8 +29,7 @@ class Guard:
     def __init__(self, population: Population) -> None:
         self.population = population
         self.strikes: Counter[str] = Counter()
-        self.alarms: list[str] = []
-        self._struck: set[str] = set()  # in this round
+        self.begin_round()
         self._good: dict[str, list[Tensor]] = {}
 
     def frozen(self, name: str) -> bool:
@@ -83,8 +82,13 @@ class Guard:
                     self.alarms.append(f"{name} is frozen after {PATIENCE} such rounds, until evolution replaces it")
             elif not self.frozen(name):
                 self.strikes.pop(name, None)
-        alarms, self.alarms, self._struck = tuple(self.alarms), [], set()
+        alarms = tuple(self.alarms)
+        self.begin_round()
         return alarms
+
+    def begin_round(self) -> None:
+        """Forgets what has happened in a round."""
+        self.alarms, self._struck = [], set()
 
     def state_dict(self) -> dict:
         return {"strikes": dict(self.strikes)}

@@ -128,6 +128,7 @@ class MemberUpdates:
                 rate = self.population[name].learning_rate
                 group["lr"] *= rate / group["initial_lr"] if group["initial_lr"] else 1.0
                 group["initial_lr"] = scheduler.base_lrs[i] = rate
+                scheduler._last_lr[i] = group["lr"]  # what Trainer logs
 
     def spread(self, name: str) -> None:
         """Gives every process the weights that a member has on the first."""

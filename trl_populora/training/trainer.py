@@ -300,12 +300,14 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             )
         if self.ranks.is_main:
             logger.warning(f"This trainer has trained already: {where}, and the record begins again at round 1. {fix}")
+        self.population.count_anew()
 
     def _forget_rows(self) -> None:
         """Drops what an interrupted `train` has left: rows that nobody learned from yet, and metrics of them."""
         vars(self).update(_step=0, _buffered_inputs=None)
         self._metrics["train"].clear()
         self.updates.begin_round()
+        self.guard.begin_round()
 
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
         """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`find_checkpoint`]. All
