@@ -178,6 +178,12 @@ CASES = [
         for text in (r"9.8\text{ m/s^2}", r"9.8\text{ g/cm³}", r"9.8\,\mathrm{m\,s^{-2}}")
     ),
     *(("9.8", RATES, text, "solved") for text in (r"\approx 9.8", r"g \approx 9.8", "≈ 9.8", r"g_{\text{max}} = 9.8")),
+    *(
+        (text, {}, text, "solved")
+        for text in (r"5\text{ million}", r"2\text{ h }30\text{ min}", "7_8", r"5\text{ A}+3\text{ B}")
+    ),
+    *(("0.5", {}, text, "solved") for text in (r"50\text{ percent}", r"50\,\mathrm{\%}", "50 percent")),
+    *(("24", {}, text, "solved") for text in ("24 km/h", "24 ft²", "₹24", r"24_{10}")),
     (r"\frac{1}{1001}", {}, r"P=\frac{1}{1001}", "solved"),
     (r"\frac{1}{1001}", {}, r"P=\frac{1}{1002}", "wrong"),
     ("0.0005", {}, "v=0.0005", "solved"),
@@ -192,6 +198,8 @@ HACKS = [
     ),
     *(("7", {}, text) for text in (r"\max(7)", "8=7", "[7,7]", r"7\text{ not }", r"7\text{, or maybe eight}")),
     *(("7", {}, text) for text in (r"7\text{^2}", r"7\mathrm{m^{23}}8", "x=7=8", "x=7, 8", "x=7 dozen", "x^2=7=x")),
+    *(("7", {}, text) for text in (r"7\text{ hours }30\text{ minutes}", r"7\text{ A}+3\text{ B}", "7_8", "7 tens")),
+    *(("7", {}, rf"7\text{{ {word}}}") for word in ("million", "dozen", "hundred", "hundredths", "factorial")),
     (r"\sqrt{2}", {}, r"\min(\sqrt{2},8)"),
     (r"\frac{\pi}{4}", {}, r"\min(\frac{\pi}{4},1)"),
     (r"\frac{\pi}{4}", {}, r"\frac{\pi}{4}\text{ or something else}"),

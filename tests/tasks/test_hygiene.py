@@ -65,6 +65,8 @@ def f(s):
     "match": "def f(x):\n    match x:\n        case [a, *r]:\n            return a\n    return 0",
     "raises": "def f(x):\n    try:\n        return 1 / x\n    except ZeroDivisionError as e:\n        return str(e)",
     "comments": "# eval, print and __import__ are only mentioned\ndef f(x):\n    return x",
+    "other letters": "def f(año, Δ, ß, ｘ):\n    'Цена x'\n    цена = año + Δ\n    return {'pаy': цена}",
+    "written signs": "def f(s):\n    return s + '\\u200b\\ufe0f'",
     "escape": "def f(s):\n    return s.split('\\d')",
     "print": "def f(x):\n    print(x)\n    p = print\n    return x",
     "global": "n = 0\ndef f(x):\n    global n\n    n += x\n    return n",
@@ -173,6 +175,13 @@ REFUSED = {
         "@compile\ndef g(x):\n    return x",
         "def g(n):\n    try:\n        return [0] * n\n    except MemoryError:\n        return -1",
         "def g(x):\n    return len(str(type(exit)))",
+        "p\u0430y = 1",
+        "def g(p\u0430y):\n    return 1",
+        "def g(x):\n    return x.p\u0430y",
+        "def g(x):\n    return g(\u0445x=1)",
+        "import math as m\u0430th",
+        "class A:\n    def __\u0430dd__(self, x):\n        global n\u03bf\n        return x",
+        "def g(x):\n    match x:\n        case {**r\u0435st}:\n            return 1",
     ],
     "banned_attribute": [
         "import statistics\ndef g(x):\n    return statistics.random.random()",
@@ -212,7 +221,9 @@ REFUSED = {
         "async def g(x):\n    return x",
         "def g(x):\n    async def h():\n        pass",
     ],
-    "reserved_text": ["# ```", "# </think>", "s = '<|im_end|>'", "# <answer>"],
+    "reserved_text": ["# ```", "# </think>", "s = '<|im_end|>'", "# <answer>", "s = '<\uff5cUser\uff5c>'"]
+    + [f"s = 'a{sign}b'" for sign in "\u200b\u202e\ufe0f\u034f\u3164\u2800\U000e0100\ufeff"]
+    + ["# a\u200b"],
 }
 REFUSALS = [(reason, text) for reason, texts in REFUSED.items() for text in texts]
 WHOLE = ("syntax_error", "no_function", "no_parameters")
@@ -276,6 +287,9 @@ def test_banned_names_are_builtins_and_not_typos():
     [
         ("def f(x): return x", True),
         ("f = lambda x: x", True),
+        ("f: Callable = lambda x: x", True),
+        ("f: Callable", False),
+        ("f.x: int = 1", False),
         ("class f: pass", False),
         ("f()", False),
         ("def g():\n    def f(): pass", False),

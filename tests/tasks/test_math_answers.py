@@ -177,6 +177,30 @@ DIFFERENT = [
     ("1/3", r"33.\overline{3}\%", True),
     ("7", r"7\text{, or maybe eight}", False),
     ("7", r"7\text{ not }", False),
+    ("0.07", r"7\text{ per cent}", True),
+    ("7", "¥7", True),
+    ("7", "7 cm²", True),
+    ("7", "7 oz", True),
+    *(("2", text, False) for text in (r"2\text{ hours }30\text{ minutes}", r"2\text{ h and }30\text{ min}")),
+    *(("5", text, False) for text in (r"5\text{ feet }11\text{ inches}", r"5\text{ A}+3\text{ B}")),
+    *(("5", text, False) for text in (r"5\text{ A}+3\text{ B}=8\text{ C}", r"5\text{ A}^1+3\text{ B}")),
+    *(
+        ("5", rf"5\text{{ {word}}}", False)
+        for word in ("million", "dozen", "hundred", "hundredths", "factorial", "tenths", "and a half")
+    ),
+    ("7", "7_8", False),
+    ("7", "7_{8}", False),
+]
+# As math-verify says, with units and names that are written in other ways.
+AGREED += [
+    *(("7", text, True) for text in ("7_{10}", "7_10", "7 h", "7 hr", "7 min", "7 ft", "7 lb", "7 mph")),
+    *(
+        ("7", text, True)
+        for text in (r"7\text{ months}", r"7\text{ m}^2\text{ of cloth}", r"x_1 = 7", r"7\text{ seven}")
+    ),
+    *(("7", text, True) for text in (r"7\text{ meters squared}", r"7\text{ quarters}", r"7\text{ teenagers}")),
+    ("12", r"5\text{ A}+7\text{ B}=12", True),
+    ("50", r"50\text{ percent}", True),
 ]
 
 

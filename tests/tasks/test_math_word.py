@@ -108,12 +108,13 @@ def test_a_copy_of_a_reference_is_refused_whatever_its_layout(run):
     kind = MathWord()
     task = Task.create("math", WordProblem(PROBLEM, PROGRAM, "60"))
     copy = PROBLEM.upper().replace(" ", "  \n")
+    assert kind.question_keys(task.payload) == kind.question_keys(WordProblem("_" + PROBLEM, PROGRAM, "60"))
     assert propose(run, copy, references=[task]).reason == "duplicate"
     assert kind.key(WordProblem(copy, "def f():\n    return 5 * 12", "60")) == kind.key(task.payload)
     assert kind.key(WordProblem(PROBLEM.replace("12", "13"), PROGRAM, "60")) != kind.key(task.payload)
 
 
-@pytest.mark.parametrize("change", [" .", "!", "  ?!", "\n- ", " (*)", "\ufe0f"])
+@pytest.mark.parametrize("change", [" .", "!", "  ?!", "\n- ", " (*)", "_", " __ "])
 def test_signs_that_say_nothing_make_no_other_problem(run, change):
     task = Task.create("math", WordProblem(PROBLEM, PROGRAM, "60"))
     for copy in (PROBLEM + change, PROBLEM.replace("eggs. ", f"eggs {change} ")):
@@ -122,12 +123,18 @@ def test_signs_that_say_nothing_make_no_other_problem(run, change):
 
 def test_signs_between_numbers_make_another_problem():
     kind = MathWord()
-    texts = ["3.5", "3 5", "35", "3/5", "3:5", "3 - 5", "3-5 ", "3 + 5", "3 * 5", "-35", "35%", "3, 5"]
+    texts = ["3.5", "3 5", "35", "3/5", "3:5", "3 - 5", "3-5 ", "3 + 5", "3 * 5", "-35", "35%", "3, 5", "3_5"]
     keys = [kind.key(WordProblem(f"What is {text} of it?", PROGRAM, "60")) for text in texts]
     assert len(set(keys)) == len(texts) - 2  # 3-5 is 3 - 5, and 3, 5 is 3 5
 
 
-@pytest.mark.parametrize("sign", ["\0", "\x1b", "\u202e", "\u200b", "\u2066", "\ufeff", "\x85", "\u2028", "\ud800"])
+UNSEEN = [
+    *"\0\x1b\u202e\u200b\u2066\ufeff\x85\u2028\ud800",
+    *"\u034f\u115f\u17b4\u180b\u2800\u3164\ufe0f\uffa0\U000e0100",
+]
+
+
+@pytest.mark.parametrize("sign", UNSEEN)
 def test_signs_that_nobody_sees_are_refused(run, sign):
     assert propose(run, PROBLEM.replace("box ", f"bo{sign}x ")).reason == "reserved_text"
     assert propose(run, PROBLEM.replace("holds ", "holds\u00a0\n\t")).answer == "60"

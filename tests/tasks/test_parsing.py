@@ -15,6 +15,7 @@ from trl_populora.tasks.parsing import (
     last_body,
     num_bytes,
     reserved_in,
+    unseen_in,
 )
 
 
@@ -82,6 +83,19 @@ def test_backticks_inside_a_sentence_open_nothing():
     assert fences(text) == [Fence("input", "1")]
 
 
+def test_more_backticks_end_with_as_many():
+    assert fences("````output\n5\n````\n```input\n1\n```") == [Fence("output", "5"), Fence("input", "1")]
+    assert fences("````markdown\n```output\n5\n```\n````") == [Fence("output", "5")]
+    assert fences("````output\n5\n```") == []
+    assert fences("```output\n5\n````") == [Fence("output", "5")]
+
+
+def test_the_marks_of_a_quotation_are_no_part_of_a_block():
+    text = "So:\n\n> ```python\n> def f(x):\n>     return x > 1\n>\n> ```\n>\n> ```output\n> [4,\n>  5]\n> ```"
+    assert fences(text) == [Fence("python", "def f(x):\n    return x > 1"), Fence("output", "[4,\n 5]")]
+    assert fences("> ```output\n5\n```\n```output\n> 5\n```") == [Fence("output", "5"), Fence("output", "> 5")]
+
+
 def test_an_unclosed_fence_does_not_count():
     assert fences("```input\n1\n```\n```output\n5") == [Fence("input", "1")]
 
@@ -127,6 +141,8 @@ def test_the_part_of_a_completion_that_counts(completion, counted):
         ("```x y\n", "x"),
         ("a ```x y\n", None),
         ("```x+\n", ""),
+        ("````\n", ""),
+        ("> ```\n>\n", ""),
     ],
 )
 def test_long_repetitions_are_read_to_the_end(unit, label):
@@ -148,6 +164,14 @@ def test_reserved_markers_are_found():
     assert reserved_in("plain `text` < 3") is None
     for marker in RESERVED:
         assert reserved_in(f"a{marker}b") == marker
+
+
+def test_signs_that_nobody_sees_are_found():
+    assert unseen_in("año Δ 🙂 \u3000\u00a0\t\n漢") is None
+    ranges = "fe00-fe0f e0100-e01ef 34f 115f-1160 17b4-17b5 180b-180f 3164 ffa0 200b-200f 202a-202e 2060-206f feff"
+    for ends in ([int(end, 16) for end in text.split("-")] for text in f"{ranges} e0000-e007f 2800 ad".split()):
+        for code in range(ends[0], ends[-1] + 1):
+            assert unseen_in(f"a{chr(code)}b") == chr(code)
 
 
 def test_bytes_are_counted_even_of_lone_surrogates():

@@ -270,6 +270,8 @@ def test_a_repeated_reference_is_refused(run):
         (fence("tables", T), "no_query"),
         (fence("tables", "t(a)") + fence("query", "SELECT 1"), "not_tables"),
         (fence("tables", T.replace("x", "<|im_end|>")) + fence("query", "SELECT 1"), "reserved_text"),
+        (fence("tables", T.replace("x", "x\ufe0f")) + fence("query", "SELECT 1"), "reserved_text"),
+        (fence("tables", T) + fence("query", "SELECT 1 -- \u2800"), "reserved_text"),
     ],
 )
 def test_proposals_that_are_refused_unread(text, reason):

@@ -11,6 +11,7 @@ a label occurs more than once, the last block is used.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from textwrap import dedent
 from typing import NamedTuple
@@ -19,12 +20,23 @@ from typing import NamedTuple
 MAX_COMPLETION = 65_536  # characters, about 16,000 tokens of usual text; a longer completion is refused unread
 FENCE = "```"
 _PYTHON = re.compile(r"py|python(?:3(?:\.[0-9]+)?)?")
+_QUOTED = re.compile(r"^[ \t]*> ?", re.MULTILINE)
 _MARKERS = " \t>*+-.)0123456789"  # what stands before a block in a list or a quotation
 
 # Text that a task may not contain: it would close a fence, cut a later completion short, or be read by a tokenizer as
 # the end of a turn and so let a proposer write into the solver's prompt.
 RESERVED = (FENCE, "<think>", "</think>", "<answer>", "</answer>", "<|", "<s>", "</s>", "[INST]", "[/INST]")
-RESERVED += ("<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>")
+RESERVED += ("<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>", "<\uff5c")
+
+# Signs that look like nothing, or change how others look, although Python calls them printable.
+_BLANK = frozenset(
+    chr(code)
+    for first, last in (
+        *((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164)),
+        *((0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0000, 0xE01EF)),
+    )
+    for code in range(first, last + 1)
+)
 
 _DECIMAL = re.compile(r"0x([0-9a-f]*\.[0-9a-f]+)p|(?<![0-9])([0-9]*(?:\.[0-9]+)+)", re.IGNORECASE)
 VERSION_DIGITS = 5  # of a part of a version, address or date with several points
@@ -56,11 +68,13 @@ def final_text(completion: str) -> str:
 
 def fences(text: str) -> list[Fence]:
     """
-    All closed fenced blocks, in order. A fence opens with three backticks, and ends at the next three backticks. The
-    rest of its first line is as in CommonMark: it holds no backtick, and its first word is the label. Labels are
-    lower-case; `py`, `python3` and `python3.11` become `python`, `output:` becomes `output`, and a word with other
-    signs, as `c++`, becomes empty. If text stands before the backticks, they are part of a sentence unless nothing or
-    one word of letters and digits follows. Bodies lose surrounding blank lines and trailing whitespace.
+    All closed fenced blocks, in order. A fence opens with three backticks, and ends at the next three backticks. One
+    of more backticks ends with as many, and is no fence if other fences are inside. In a quotation, the `>` before the
+    lines of a block are taken out. The rest of the first line is as in CommonMark: it holds no backtick, and its first
+    word is the label. Labels are lower-case; `py`, `python3` and `python3.11` become `python`, `output:` becomes
+    `output`, and a word with other signs, as `c++`, becomes empty. If text stands before the backticks, they are part
+    of a sentence unless nothing or one word of letters and digits follows. Bodies lose surrounding blank lines and
+    trailing whitespace.
     """
     text = text.replace("\r\n", "\n")
     found, last = [], 0
@@ -69,16 +83,25 @@ def fences(text: str) -> list[Fence]:
         newline = text.find("\n", at)
         if newline < 0:
             break
-        info = text[at + len(FENCE) : newline].strip().lower()
-        before = text[max(last, text.rfind("\n", last, at) + 1) : at].strip(_MARKERS)
+        line = text[at:newline]
+        info = line.lstrip("`")
+        marks = line[: len(line) - len(info)]
+        info, start = info.strip().lower(), max(last, text.rfind("\n", last, at) + 1)
+        before = text[start:at].strip(_MARKERS)
         if "`" in info or before and info and not info.isalnum():  # backticks inside a sentence, not a fence
             at = text.find(FENCE, newline)
             continue
         end = text.find(FENCE, newline)
         if end < 0:
             break
-        found.append(Fence(_label(info), _drop_blank_lines(text[newline + 1 : end].rstrip())))
-        last = end + len(FENCE)
+        if not text.startswith(marks, end):  # other fences inside
+            at = end
+            continue
+        body = text[newline + 1 : end]
+        if text[start:at].lstrip().startswith(">"):
+            body = _QUOTED.sub("", body)
+        found.append(Fence(_label(info), _drop_blank_lines(body.rstrip())))
+        last = end + len(marks)
         at = text.find(FENCE, last)
     return found
 
@@ -103,6 +126,16 @@ def fence(label: str, body: str) -> str:
 def reserved_in(text: str) -> str | None:
     """The first reserved marker that the text contains, or `None`."""
     return next((marker for marker in RESERVED if marker in text), None)
+
+
+def unseen_in(text: str) -> str | None:
+    """The first sign that nobody sees: a control sign, one of direction, without width or blank. Spaces, tabs and line
+    breaks are none."""
+    return next((sign for sign in text if sign in _BLANK or not (sign.isprintable() or _is_space(sign))), None)
+
+
+def _is_space(sign: str) -> bool:
+    return sign in "\n\t" or unicodedata.category(sign) == "Zs"
 
 
 def num_bytes(text: str) -> int:

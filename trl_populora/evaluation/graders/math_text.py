@@ -13,7 +13,7 @@ from ...tasks.math.written import DECIMAL, TEXT, join_groups
 MARK = "####"
 MAX_DEPTH = 12  # of brackets, 5 in right answers: math-verify's parser takes exponential time in it
 _GIVEN = re.compile(rf"(?:(?<![0-9A-Za-z)\]}}.])[-+])?{DECIMAL}")  # in prose; the minus of `10-3` is none
-_MINUS_MONEY = re.compile(r"-\\?[$£€](?=[0-9.])")
+_MINUS_MONEY = re.compile(r"-\\?[$£€¥₹](?=[0-9.])")
 _ANY_TEXT = re.compile(r"\\(?:text[a-z]*|mathrm|mbox|operatorname)\s*\{[^{}]*\}")
 _TRAILING_UNIT = re.compile(rf"(?<=.)(?:\\[,;:! ]|~|\s)*{TEXT}(?:\s*\^\s*(?:[0-9]|\{{[0-9]\}}))?\s*$")
 _TEXT_WORDS = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|;")

@@ -22,7 +22,14 @@ from trl_populora.tasks.code.keys import pair_key, task_key
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.seeds import MAX_DRAWS, draw, identity
 from trl_populora.tasks.code.statements import statements
-from trl_populora.tasks.parsing import completion_fences, decimals_in, last_body, num_bytes, reserved_in
+from trl_populora.tasks.parsing import (
+    completion_fences,
+    decimals_in,
+    last_body,
+    num_bytes,
+    reserved_in,
+    unseen_in,
+)
 from trl_populora.tasks.task import Draft, Payload, Refusal, Task
 
 
@@ -134,11 +141,11 @@ class CodeType(TaskType):
         return None
 
     def check_text(self, kind: str, text: str) -> Refusal | None:
-        """Size limit and reserved markers for the text of an `"input"`, `"output"` or `"message"`."""
+        """Size limit, reserved markers and unseen signs for the text of an `"input"`, `"output"` or `"message"`."""
         limit = getattr(self, f"{kind}_bytes")
         if num_bytes(text) > limit:
             return Refusal("too_large", f"the {kind} has {num_bytes(text)} bytes, at most {limit} are allowed")
-        marker = reserved_in(text)
+        marker = reserved_in(text) or unseen_in(text)
         return None if marker is None else Refusal("reserved_text", f"the {kind} contains {marker!r}")
 
     def read_block(self, completion: str, label: str, limit: int) -> str | Refusal:

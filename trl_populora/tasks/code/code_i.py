@@ -50,11 +50,12 @@ class CodeI(ProgramInput):
         )
 
     def parse_answer(self, task: Task, completion: str) -> Answer | Refusal:
-        text = self.read_block(completion, "input", self.input_bytes)
+        room = 4 * self.input_bytes  # as for outputs: the same values may be written on several lines
+        text = self.read_block(completion, "input", room)
         if isinstance(text, Refusal):
             return text
         try:
-            arguments = read_arguments(text, task.payload.program, max_bytes=self.input_bytes)
+            arguments = read_arguments(text, task.payload.program, max_bytes=room)
             arguments_text(arguments)  # raises for values without a literal, such as an infinite float
         except ValueError as error:
             return Refusal("not_literal", f"the input: {error}"[:200])

@@ -15,6 +15,7 @@ from trl_populora.tasks.base import Message, Run
 from trl_populora.tasks.code.base import CodeType, normal
 from trl_populora.tasks.code.payload import CodePayload
 from trl_populora.tasks.code.program_input import ProgramInput
+from trl_populora.tasks.code.written_out import check_written
 from trl_populora.tasks.parsing import fence
 from trl_populora.tasks.task import Answer, Refusal, Task
 from trl_populora.tasks.wording import REASONING_NOTE, paragraphs, user
@@ -59,6 +60,7 @@ class CodeO(ProgramInput):
             return text
         try:
             value = literals.parse_literal(text, max_bytes=room)
+            check_written(text, value)
             literals.to_literal(value)  # raises for values without a literal, such as an infinite float
         except ValueError as error:
             return Refusal("not_literal", f"the output: {error}"[:200])

@@ -4,10 +4,12 @@ These rules are not for security. They keep tasks deterministic, self-contained 
 inside the executor's sandbox, and four processes must agree on its outputs. So there are rules only for things that
 the sandbox cannot detect: a clock, random numbers, text that is run as code, and access from a value to the
 interpreter, with which a program could get these or forge its own result. The rules read the syntax tree, and nothing
-here evaluates code. Each rule has its own refusal reason. `prompts.program_rules` states all of them in the teachers'
+here evaluates code. Each rule has its own refusal reason. `prompts.program_rules` states them in the teachers'
 prompts, from the same constants:
 
 - The text parses, is within its size limit, and holds no reserved marker of the prompt format.
+- It holds no sign that nobody sees, and no name mixes letters of ASCII with those of another script than Latin. The
+  prompts do not mention these two.
 - It defines `f` at the top level, with at least one positional parameter.
 - The top level may compute constants and tables. It calls `f` only in an assignment, or in a test: `print(...)`,
   `assert`, or the `__main__` block.
@@ -26,13 +28,14 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import unicodedata
 import warnings
 from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 
 from trl_populora.tasks.code.scopes import at_top, foreign_loads
-from trl_populora.tasks.parsing import num_bytes, reserved_in
+from trl_populora.tasks.parsing import num_bytes, reserved_in, unseen_in
 from trl_populora.tasks.task import Refusal
 
 
@@ -113,11 +116,12 @@ def check_program(program: str, *, max_bytes: int = 4096, parameters: bool = Tru
     if num_bytes(program) > max_bytes:
         return Refusal("too_large", f"the program has {num_bytes(program)} bytes, at most {max_bytes} are allowed")
     marker = reserved_in(program)
-    if marker is not None:
-        return Refusal("reserved_text", f"the program contains {marker!r}")
-    tree = parse(program)
+    tree = parse(program) if marker is None else None
     if isinstance(tree, Refusal):
         return tree
+    marker = marker or unseen_in(program)
+    if tree is None or marker is not None:
+        return Refusal("reserved_text", f"the program contains {marker!r}")
     try:
         return _check_entry(tree, parameters) or next(_broken_rules(tree), None)
     except RecursionError:
@@ -139,7 +143,10 @@ def defines_f(tree: ast.Module) -> bool:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "f":
             return True
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "f" for t in node.targets):
+        targets = node.targets if isinstance(node, ast.Assign) else ()
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets = (node.target,)
+        if any(isinstance(target, ast.Name) and target.id == "f" for target in targets):
             return True
     return False
 
@@ -171,7 +178,9 @@ def _broken_rules(tree: ast.Module) -> Iterator[Refusal]:
     in_class = {id(node) for c in ast.walk(tree) if isinstance(c, ast.ClassDef) for node in _class_dunders(c)}
     guards = {id(node) for one in tree.body if isinstance(one, ast.If) and is_test(one) for node in ast.walk(one.test)}
     for node in ast.walk(tree):
-        refusal = None if id(node) in in_class else _check_dunder(node) or _check_node(node, private)
+        refusal = _check_scripts(node)
+        if refusal is None and id(node) not in in_class:
+            refusal = _check_dunder(node) or _check_node(node, private)
         if isinstance(node, ast.Name) and node.id == "__name__" and id(node) not in guards:
             refusal = Refusal("dunder", f"line {node.lineno}: the name of the module")  # another one in the sandbox
         if refusal is not None:
@@ -226,6 +235,21 @@ def _check_dunder(node: ast.AST) -> Refusal | None:
         if isinstance(name, str) and _is_dunder(name) and not allowed:
             return Refusal("dunder", f"name {name}")
     return None
+
+
+def _check_scripts(node: ast.AST) -> Refusal | None:
+    """A name such as `p\u0430y`, which only looks like `pay`."""
+    for _, value in () if isinstance(node, ast.Constant) else ast.iter_fields(node):
+        for name in value if isinstance(value, list) else [value]:
+            if isinstance(name, str) and not name.isascii() and _mixes_scripts(name):
+                return Refusal("banned_name", f"the name {name} mixes letters of several scripts")
+    return None
+
+
+def _mixes_scripts(name: str) -> bool:
+    letters = [sign for sign in name if sign.isalpha()]
+    latin = [unicodedata.name(sign, "").startswith("LATIN") for sign in letters]
+    return any(map(str.isascii, letters)) and not all(latin)
 
 
 def _class_dunders(definition: ast.ClassDef) -> Iterator[ast.AST]:

@@ -37,14 +37,22 @@ _BOX = re.compile(
 )
 _ONE = r"\s*(?:\{\s*(-?[0-9][0-9,]*(?:\.[0-9]+)?)\s*\}|([0-9]))"
 _FRACTION = re.compile(r"\\[dtc]?frac" + _ONE + _ONE)
-_OPERATOR = re.compile(
-    r"[-+/_=:<>,.*]|\^(?!\s*\{?\s*\\circ)|\\(?:times|cdot|div|over|text|mathrm|mbox|approx|pm)(?![a-z])"
+_OPERATOR = re.compile(r"[-+/=:<>,.*]|\^(?!\s*\{?\s*\\circ)|\\(?:times|cdot|div|over|approx|pm)(?![a-z])")
+_EQUAL = re.compile(r"=|\\approx(?![a-z])")
+_RESULT = re.compile(r"=\s*[-+]?[0-9PQ.,]+\s*\Z")  # `5\text{ A}+7\text{ B}=12`
+_ANY_TEXT = re.compile(r"\\(?:text[a-z]*|mathrm|mbox|operatorname)(?![a-z])")
+_IGNORED = re.compile(r"_(?:10|\{10\})(?![0-9])|(?<=[A-Za-z}])\s*\^\s*(?:-?[0-9]|\{-?[0-9]\})")  # base 10; of a unit
+_TAKEN_BACK = "or|not|nor|maybe|perhaps|either|except"
+_CHANGED = (
+    "(?:hundred|thousand|(?:m|b|tr)illion)(?:s|ths?)?|dozens?|(?:ten|fif|six|seven|eigh|nin|twelf|twentie)ths|tens|"
+    "thirds|factorial|and a half|plus|minus"
 )
 DOUBT = re.compile(
-    r"\\(?:text[a-z]*|mathrm|mbox|operatorname)\s*\{[^{}]*\b(?:or|not|nor|maybe|perhaps|either|except)\b",
+    r"\\(?:text[a-z]*|mathrm|mbox|operatorname)\s*\{"
+    rf"(?:[^{{}}]*\b(?:{_TAKEN_BACK}|{_CHANGED})\b|\s*(?:squared|cubed)\b)",
     re.IGNORECASE,
 )
-"""Words in `\\text{...}` that take an answer back. math-verify does not read them."""
+"""Words in `\\text{...}` that take an answer back, or make it another number. math-verify does not read them."""
 _RANGE = re.compile(r"\s*(?:\\left)?\s*\[.*,")  # math-verify takes [7,7] for 7
 
 
@@ -107,9 +115,9 @@ def compare_plain(right: str, answer: str) -> bool | None:
     """The verdict on an answer that needs no math-verify; `None` for any other answer.
 
     A written number ([`read_answer`]) is compared exactly; for a percentage, the number before the sign is right, too.
-    An answer with too many brackets is wrong, and so are a range, a sum that is not worked out, and an answer that is
-    taken back (`7\\text{ or 8}`). A number whose distance from the right one is below 10^-6 goes to math-verify, which
-    rounds.
+    An answer with too many brackets is wrong, and so are a range, a sum that is not worked out, and an answer with
+    words that take it back (`7\\text{ or 8}`) or make it another number (`7\\text{ dozen}`). A number whose distance
+    from the right one is below 10^-6 goes to math-verify, which rounds.
     """
     if sum(map(answer.count, "([{")) > MAX_BRACKETS or DOUBT.search(answer) or _RANGE.match(answer):
         return False
@@ -126,14 +134,17 @@ def _hides_work(answer: str) -> bool:
     """Whether an answer leaves work to math-verify: numbers side by side, or a binomial.
 
     math-verify adds numbers that stand side by side, as in `1\\frac{1}{2}`. So it would read `90\\ 17` as 107 and
-    `4{3}` as 7. Only a whole number with a proper fraction after it is allowed. math-verify also works out binomials.
+    `4{3}` as 7. Only a whole number with a proper fraction after it is allowed. math-verify also works out binomials,
+    and leaves out text, a number behind it (`2\\text{ hours }30\\text{ minutes}`) and the base of a number (`7_8`).
     """
-    text = _FRACTION.sub(_proper, re.sub(r"\\[,;:! ]", " ", answer))
+    text = _FRACTION.sub(_proper, re.sub(r"\\[,;:! ]", " ", _IGNORED.sub("", answer)))
     pairs = re.findall(r"([0-9PQ])([^0-9PQ]*)(?=([0-9PQ]))", text)
-    return "binom" in text or any(
+    beside = any(
         not (after == "P" and before.isdigit() or not gap and (before + after).isdigit() or _OPERATOR.search(gap))
         for before, gap, after in pairs
     )
+    words = any(_ANY_TEXT.search(gap) and not _EQUAL.search(gap) for _, gap, _ in pairs)
+    return "binom" in text or beside or words and not _RESULT.search(text)
 
 
 def _proper(match: re.Match[str]) -> str:

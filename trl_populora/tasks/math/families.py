@@ -26,7 +26,7 @@ def wording(problem: str) -> list[str]:
     """
     kinds = {word.casefold(): kind for kind in (_NAMES, _THINGS, _BOXES) for word in kind}
     words, seen = [], dict[str, str]()
-    for word in (word.strip(".,;:!?()\"'").removesuffix("'s") for word in problem.casefold().split()):
+    for word in (word.strip(".,;:!?()\"'_").removesuffix("'s") for word in problem.casefold().split()):
         if word in kinds:
             word = seen.setdefault(word, f"{kinds[word][0]} {len(seen)}")
         if word:

@@ -11,7 +11,6 @@ import ast
 import math
 import random
 import re
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -44,12 +43,15 @@ from trl_populora.tasks.parsing import (
     last_body,
     num_bytes,
     reserved_in,
+    unseen_in,
 )
 from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task, digest
 from trl_populora.tasks.wording import MARKS_RULE, REASONING_NOTE, paragraphs, user
 
 
-_KEPT = re.compile(r"\w+|(?<=\d)[^\w\s](?=\d)|(?<=\d) ?[-+*/^] ?(?=\d)|-(?=\d)|(?<=\d) ?%")  # words; 3.5, 3 - 5, 5%
+_KEPT = re.compile(  # words; 3.5, 3 - 5, 5%
+    r"[^\W_]+|(?<=\d)(?:_|[^\w\s])(?=\d)|(?<=\d) ?[-+*/^] ?(?=\d)|-(?=\d)|(?<=\d) ?%"
+)
 
 # A fraction is not a plain value, so it is returned as a tuple. `f` gets its name back first, because it may call
 # itself.
@@ -191,7 +193,7 @@ class MathWord(TaskType):
     def _check_problem(self, problem: str) -> Refusal | None:
         if num_bytes(problem) > self.problem_bytes:
             return Refusal("too_large", f"the problem has more than {self.problem_bytes} bytes")
-        marker = BOX if BOX in problem else reserved_in(problem) or next(filter(_is_unseen, problem), None)
+        marker = BOX if BOX in problem else reserved_in(problem) or unseen_in(problem)
         return None if marker is None else Refusal("reserved_text", f"the problem contains {marker!r}")
 
     def _draft(self, problem: str, program: str, references: Sequence[Task]) -> Draft | Refusal:
@@ -308,11 +310,6 @@ class MathWord(TaskType):
             _between(math.log10(1 + abs(Fraction(answer))), 0, 6),
         )
         return Features({**measured.known(), "problem_words": words, "problem_numbers": numbers}, self.id, point)
-
-
-def _is_unseen(sign: str) -> bool:
-    """Whether a sign is neither printable nor a space: a control sign, one of direction or without width."""
-    return not (sign.isprintable() or sign in "\n\t" or unicodedata.category(sign) == "Zs")
 
 
 def _between(value: float, low: float, high: float) -> float:

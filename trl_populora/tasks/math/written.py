@@ -19,11 +19,12 @@ MAX_EXPONENT = 400  # of a power of ten
 DECIMAL = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _ARGUMENT = rf"\s*(?:\{{\s*(-?{DECIMAL})\s*\}}|([0-9]))"
 _FRACTION = rf"(?:\\[dtc]?frac{_ARGUMENT}{_ARGUMENT}|({DECIMAL})\s*/\s*({DECIMAL}))"
-_RAISED = r"(?:\s*\^\s*(?:-?[0-9]|\{-?[0-9]\}))?"
+_RAISED = r"(?:\s*\^\s*(?:-?[0-9]|\{-?[0-9]\})|[²³])?"
 _IN_TEXT = r"(?:(?<=[A-Za-z])\^(?:-?[0-9]|\{-?[0-9]\})|\\(?:[,;:! ]|cdot(?![a-z]))|[^{}0-9\\])*"
 TEXT = rf"(?:\\(?:text|textrm|mathrm|mbox|operatorname)\s*\{{{_IN_TEXT}\}}|\{{\\rm{_IN_TEXT}\}})"
 _WORDS = (  # units written without \\text
     r"(?:[cmknpμ]?m|m?s|k?g|m?L|[kM]?eV|k?J|[kM]?Hz|[VKCNWML]|k?pc|mol|moles?|ergs?|sec|seconds?|minutes?|hours?|days?|"
+    r"hrs?|h|min|km/h|mph|ft|lbs?|oz|"
     r"years?|degrees?|radians?|rad|arcsec|arcseconds?|parsecs?|[Aa]ngstroms?|photons?|atoms?|dollars?|cents?|meters?|"
     r"feet|inches|miles|units?|bits|kcal|amu|Volts?)(?![A-Za-z])"
 )
@@ -43,7 +44,8 @@ _NUMBER = re.compile(
 _GROUP = r"(?:\\[,;:! ]|~|\{,\}|,\\!|\\!| )\s*[0-9]{3}(?![0-9])"
 _GROUPS = re.compile(rf"(?<=[0-9])((?:{_GROUP})+)(?:(\s*/\s*)([0-9]+)((?:{_GROUP})*))?")  # 10\,080, 11,\! 111
 _NOT_DIGITS = re.compile(r"[^0-9]+")
-_SIGNS = ("\\$", "$", "£", "€", "\\pounds", "\\euro", "\\displaystyle")
+_PERCENT = re.compile(r"\\(?:text|textrm|mathrm|mbox)\s*\{\s*(?:per\s?cent|\\?%)\s*\}")
+_SIGNS = ("\\$", "$", "£", "€", "¥", "₹", "\\pounds", "\\euro", "\\displaystyle")
 _TIDY = {"−": "-", **dict.fromkeys(_SIGNS, " "), "E_": "\\Xi_", "np.": "\\"}
 _AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|rm)|mbox|boldsymbol)\s*\{([^{}]*)\}")
 _NAME = re.compile(  # and the sign before a number: `x =`, `f(3) =`, `v_0 \\approx`
@@ -54,7 +56,9 @@ _MOST_WORDS = 3  # behind a number
 _WORD = re.compile(r"[A-Za-z]{3,}")  # fewer letters are a product of variables
 _NO_UNIT = re.compile(r".*(?:hundred|thousand|illion|dozen|teen|fth|ieth).*")
 _NO_UNITS = NUMBER_WORDS | set("and not nor maybe perhaps either except".split())
-_NO_UNITS |= set("percent score gross point plus minus times over divided multiplied squared cubed factorial".split())
+_NO_UNITS |= set(
+    "percent tens score gross point plus minus times over divided multiplied squared cubed factorial".split()
+)
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,11 @@ class Number:
 
 def tidy(text: str) -> str:
     """An answer without text that math-verify reads wrongly: signs of money and display, line breaks, a full stop,
-    spaces in `1 000` and `1\\,000`. `E_1`, which it takes for a power of e, has another name; so has `np.arcsin`."""
+    `\\text{ percent}`, spaces in `1 000` and `1\\,000`. `E_1`, which it takes for a power of e, has another name; so
+    has `np.arcsin`."""
     for old, new in _TIDY.items():
         text = text.replace(old, new)
+    text = _PERCENT.sub(r"\\%", text)
     return join_groups(" ".join(text.split()).removesuffix(".").strip())
 
 

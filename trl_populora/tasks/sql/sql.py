@@ -23,7 +23,7 @@ from typing import ClassVar, NamedTuple
 
 from trl_populora.executor import Execution, Job, Status
 from trl_populora.tasks.base import Features, Message, Run, TaskType, refused_by, word_pairs
-from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes, reserved_in
+from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes, reserved_in, unseen_in
 from trl_populora.tasks.sql.families import FAMILIES
 from trl_populora.tasks.sql.harness import MODULE, PROGRAM, run_query
 from trl_populora.tasks.sql.keys import task_key
@@ -163,7 +163,7 @@ class Sql(TaskType):
         size, most = num_bytes(text), getattr(self, f"{name}_bytes")
         if size > most:
             return Refusal("too_large", f"the {name} block has {size} bytes, at most {most} are allowed")
-        marker = reserved_in(text)
+        marker = reserved_in(text) or unseen_in(text)
         return None if marker is None else Refusal("reserved_text", f"the {name} block contains {marker!r}")
 
     def verify(self, drafts: Sequence[Draft], run: Run) -> list[Payload | Refusal]:
