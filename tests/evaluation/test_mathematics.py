@@ -169,6 +169,10 @@ CASES = [
     *(("1,3,5", LIST, text, "solved") for text in (r"1,\,3,\,5", r"1,\;3,\;5", "1,~3,~5", r"n\in\{1,3,5\}")),
     *(("1,-2", {}, text, "solved") for text in (r"1\text{ or }-2", r"x=1\text{ or }x=-2", r"1,\;-2", "-2, 1")),
     ("1,-2", {}, r"1\text{ or }2", "wrong"),
+    ("2,~3", {}, "2,~3", "solved"),
+    ("7", {}, r"\text{Area}=7", "solved"),
+    ("7", {}, r"v_{\text{max}} = 7", "solved"),
+    ("7", {}, r"\Delta=7", "solved"),
     *(
         ("24", {}, text, "solved")
         for text in (r"24\,\mathrm{cm^2}", r"24\mathrm{cm^{2}}", r"24\text{ m}^2", "24 cm^2")
@@ -184,6 +188,7 @@ CASES = [
     ),
     *(("0.5", {}, text, "solved") for text in (r"50\text{ percent}", r"50\,\mathrm{\%}", "50 percent")),
     *(("24", {}, text, "solved") for text in ("24 km/h", "24 ft²", "₹24", r"24_{10}")),
+    ("1.6", {}, r"1.6\,\mathrm{kg\,m^2}", "solved"),
     (r"\frac{1}{1001}", {}, r"P=\frac{1}{1001}", "solved"),
     (r"\frac{1}{1001}", {}, r"P=\frac{1}{1002}", "wrong"),
     ("0.0005", {}, "v=0.0005", "solved"),
@@ -200,6 +205,13 @@ HACKS = [
     *(("7", {}, text) for text in (r"7\text{^2}", r"7\mathrm{m^{23}}8", "x=7=8", "x=7, 8", "x=7 dozen", "x^2=7=x")),
     *(("7", {}, text) for text in (r"7\text{ hours }30\text{ minutes}", r"7\text{ A}+3\text{ B}", "7_8", "7 tens")),
     *(("7", {}, rf"7\text{{ {word}}}") for word in ("million", "dozen", "hundred", "hundredths", "factorial")),
+    *(
+        ("7", {}, text)
+        for text in (r"\not=7", r"\ge=7", r"\min(7,8)=7", "f(8 or 9)=7", "x_{=8,y}=7", "or=7", r"\approx= 7")
+    ),
+    *(("x^7", {}, text) for text in (r"x^7\text{, x^8}", r"x^7\text{ but it could be y^3}", r"x^7\mathrm{y^3}")),
+    ("7", {}, r"7\mathrm{e^2}"),
+    (r"\pi", {}, r"\pi\mathrm{r^2}"),
     (r"\sqrt{2}", {}, r"\min(\sqrt{2},8)"),
     (r"\frac{\pi}{4}", {}, r"\min(\frac{\pi}{4},1)"),
     (r"\frac{\pi}{4}", {}, r"\frac{\pi}{4}\text{ or something else}"),

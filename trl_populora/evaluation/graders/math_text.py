@@ -7,18 +7,18 @@ import re
 from collections.abc import Iterator
 
 from ...tasks.math.answers import DOUBT, last_box
-from ...tasks.math.written import DECIMAL, TEXT, join_groups
+from ...tasks.math.written import DECIMAL, POWER, TEXT, join_groups
 
 
 MARK = "####"
 MAX_DEPTH = 12  # of brackets, 5 in right answers: math-verify's parser takes exponential time in it
 _GIVEN = re.compile(rf"(?:(?<![0-9A-Za-z)\]}}.])[-+])?{DECIMAL}")  # in prose; the minus of `10-3` is none
-_MINUS_MONEY = re.compile(r"-\\?[$£€¥₹](?=[0-9.])")
+_MINUS_MONEY = re.compile(r"(?<![0-9])(?<![0-9]\s)-\s?\\?[$£€¥₹]\s?(?=[0-9.])")
 _ANY_TEXT = re.compile(r"\\(?:text[a-z]*|mathrm|mbox|operatorname)\s*\{[^{}]*\}")
 _TRAILING_UNIT = re.compile(rf"(?<=.)(?:\\[,;:! ]|~|\s)*{TEXT}(?:\s*\^\s*(?:[0-9]|\{{[0-9]\}}))?\s*$")
 _TEXT_WORDS = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|;")
 _SPACING = re.compile(r"(?<!\\)\\[,;:! ]|~")
-_EXPONENT = re.compile(r"(?<=[A-Za-z])\s*\^\s*(?:-?[0-9]|\{-?[0-9]\})")  # of a unit
+_POWER = re.compile(POWER)
 _MEMBER = re.compile(r"[A-Za-z]\s*\\in\s*(?=(?:\\left)?\\\{)")  # of a list in braces
 _WHERE = re.compile(r"(?:\\(?:text|mathrm|mbox)\s*\{\s*)?\bwhere\b.*", re.DOTALL)
 _OPEN, _CLOSE = "([{", ")]}"
@@ -88,9 +88,11 @@ def without_unit(text: str) -> str:
 def hedges(text: str) -> bool:
     """Whether a text has digits both within and outside `\\text{...}`, those of `cm^2` aside, or takes an answer back
     there. math-verify takes `7\\text{ or 8}` for 7."""
-    text = _EXPONENT.sub("", text)
     outside = _ANY_TEXT.sub("", text)
-    digits = any(map(str.isdecimal, outside)) and sum(map(str.isdecimal, text)) > sum(map(str.isdecimal, outside))
+    # A unit is one expression: `x^2\\text{, or y^3}` has another answer.
+    parts = (_SPACING.sub(" ", part) for part in _ANY_TEXT.findall(text))
+    inside = (part if "," in part or len(part.split()) > 3 else _POWER.sub("", part) for part in parts)
+    digits = any(map(str.isdecimal, outside)) and any(map(str.isdecimal, "".join(inside)))
     return digits or DOUBT.search(text) is not None and bool(outside.strip())
 
 

@@ -184,7 +184,7 @@ def _read(wanted: Mapping, completion: str) -> Grade | _Comparison:
     if wanted.get("several", False):
         golds, given = [one for gold in golds for one in split(gold)], split(answer)
     elif read_number(golds[0]) is None and is_list(golds[0]):
-        given = [with_commas(answer)]
+        golds, given = [with_commas(golds[0])], [with_commas(answer)]
     if len(golds) != len(given):
         return Grade("wrong", answer, f"{len(given)} answers, and not {len(golds)}")
     atol = [Fraction(str(one)) for one in wanted.get("atol", ())]

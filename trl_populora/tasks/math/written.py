@@ -20,7 +20,8 @@ DECIMAL = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+(?:\.[0-9]*)?|\.[0-9]
 _ARGUMENT = rf"\s*(?:\{{\s*(-?{DECIMAL})\s*\}}|([0-9]))"
 _FRACTION = rf"(?:\\[dtc]?frac{_ARGUMENT}{_ARGUMENT}|({DECIMAL})\s*/\s*({DECIMAL}))"
 _RAISED = r"(?:\s*\^\s*(?:-?[0-9]|\{-?[0-9]\})|[²³])?"
-_IN_TEXT = r"(?:(?<=[A-Za-z])\^(?:-?[0-9]|\{-?[0-9]\})|\\(?:[,;:! ]|cdot(?![a-z]))|[^{}0-9\\])*"
+POWER = r"(?<![A-Za-z])(?:[A-Za-z]{2,}|[mgsLNJKWVACTh])\s*\^\s*(?:-?[0-9]|\{-?[0-9]\})"  # of a unit: x^2 is none
+_IN_TEXT = rf"(?:{POWER}|\\(?:[,;:! ]|cdot(?![a-z]))|[^{{}}0-9\\])*"
 TEXT = rf"(?:\\(?:text|textrm|mathrm|mbox|operatorname)\s*\{{{_IN_TEXT}\}}|\{{\\rm{_IN_TEXT}\}})"
 _WORDS = (  # units written without \\text
     r"(?:[cmknpμ]?m|m?s|k?g|m?L|[kM]?eV|k?J|[kM]?Hz|[VKCNWML]|k?pc|mol|moles?|ergs?|sec|seconds?|minutes?|hours?|days?|"
@@ -48,9 +49,14 @@ _PERCENT = re.compile(r"\\(?:text|textrm|mathrm|mbox)\s*\{\s*(?:per\s?cent|\\?%)
 _SIGNS = ("\\$", "$", "£", "€", "¥", "₹", "\\pounds", "\\euro", "\\displaystyle")
 _TIDY = {"−": "-", **dict.fromkeys(_SIGNS, " "), "E_": "\\Xi_", "np.": "\\"}
 _AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|rm)|mbox|boldsymbol)\s*\{([^{}]*)\}")
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega ell"
+)
+_GREEK = "|".join(word for name in _GREEK.split() for word in (name, f"var{name}", name.capitalize()))
 _NAME = re.compile(  # and the sign before a number: `x =`, `f(3) =`, `v_0 \\approx`
-    r"(?:(?:[A-Za-z]{1,2}|\\(?!text|math|mbox|operatorname)[A-Za-z]+|\\(?:text|mathrm|mbox|operatorname)\s*\{[^{}]*\})"
-    r"(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'?(?:\([^()=]*\))?\s*(?:=|\\approx|≈)|\\approx|≈)\s*"
+    rf"(?:(?:(?!or|no)[A-Za-z]{{1,2}}|\\(?:{_GREEK})|\\(?:text|mathrm|mbox|operatorname)\s*\{{[A-Za-z ]*\}})"
+    r"(?:_(?:\{(?:\\(?:text|mathrm)\{[A-Za-z]*\}|[A-Za-z0-9]{1,8})\}|[A-Za-z0-9]))?'?(?:\([A-Za-z0-9.]{1,6}\))?"
+    r"\s*(?:=|\\approx|≈)|\\approx|≈)(?!\s*[=≈])\s*"
 )
 _MOST_WORDS = 3  # behind a number
 _WORD = re.compile(r"[A-Za-z]{3,}")  # fewer letters are a product of variables
