@@ -46,7 +46,7 @@ class Worker:
         limits (`Limits`):
             Limits of jobs without limits of their own.
         modules (`list[str]`):
-            Modules that the servers load before they fork, for programs that import something.
+            Modules that the servers load before they fork, for programs that import something ([`needs_modules`]).
         settings (`dict`):
             Further settings of all servers, see `Server`.
     """

@@ -21,10 +21,10 @@ from types import ModuleType
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONTROL = 0
-CODECS = "ascii base64_codec cp437 cp850 cp1250 cp1251 cp1252 hex_codec iso8859_2 iso8859_15 koi8_r mac_roman punycode"
-CODECS += (
-    " raw_unicode_escape rot_13 unicode_escape utf_16 utf_16_be utf_16_le utf_32 utf_32_be utf_32_le utf_7 utf_8_sig"
-)
+CODECS = """
+    ascii base64_codec cp437 cp850 cp1250 cp1251 cp1252 hex_codec iso8859_2 iso8859_15 koi8_r mac_roman punycode
+    raw_unicode_escape rot_13 unicode_escape utf_16 utf_16_be utf_16_le utf_32 utf_32_be utf_32_le utf_7 utf_8_sig
+"""  # those that programs use; each of the others, too, would be memory that every child copies a part of
 POOL, POOL_HEADER = 16384, 48  # bytes of a pool of small objects of one size, and those before its first object
 POOLS = 2  # of each size, whose addresses differ between the kinds of servers
 SHIFTS = (0, 2, 5, 11)  # blocks by which later pools differ: of small numbers, these reorder the most small sets
@@ -129,7 +129,7 @@ def preload(modules: list[str], path: list[str]) -> None:
             __import__(name)
         except BaseException as error:
             raise ImportError(f"module {name!r} cannot be imported ({type(error).__name__}: {error})") from None
-    for name in CODECS.split() if modules else ():  # all 120 would make each child a tenth slower
+    for name in CODECS.split() if modules else ():
         codecs.lookup(name)
     os.register_at_fork = register
     if len(os.listdir("/proc/self/task")) > 1:  # a fork does not copy threads, and their locks would stay locked

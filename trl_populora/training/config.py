@@ -174,7 +174,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             Probability that a teacher and a student that are paired play against champions (frozen earlier members)
             instead of each other. The student attempts tasks of a champion teacher. A champion student attempts the
             tasks of the teacher. Nobody learns from the champions' rows, and members have as many rows as without
-            champions. 0 keeps no champions.
+            champions. 0 keeps no champions. Below 1, because games with champions are not rated.
         hall_of_fame_size (`int`, *optional*, defaults to `8`):
             Number of champions to keep per role. At each replacement step, the fittest member is added. Those that are
             kept are spread over the whole run.

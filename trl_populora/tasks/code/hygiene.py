@@ -8,8 +8,8 @@ here evaluates code. Each rule has its own refusal reason. `prompts.program_rule
 prompts, from the same constants:
 
 - The text parses, is within its size limit, and holds no reserved marker of the prompt format.
-- It holds no sign that nobody sees, and no name mixes letters of ASCII with those of another script than Latin. The
-  prompts do not mention these two.
+- It holds no sign that nobody sees, and no name mixes letters of ASCII with those of another script than Latin. It
+  uses no name that the sandbox alone has, or has not (`__name__`, `ABSENT_NAMES`). The prompts do not mention these.
 - It defines `f` at the top level, with at least one positional parameter.
 - The top level may compute constants and tables. It calls `f` only in an assignment, or in a test: `print(...)`,
   `assert`, or the `__main__` block.
@@ -115,12 +115,12 @@ def check_program(program: str, *, max_bytes: int = 4096, parameters: bool = Tru
     """
     if num_bytes(program) > max_bytes:
         return Refusal("too_large", f"the program has {num_bytes(program)} bytes, at most {max_bytes} are allowed")
-    marker = reserved_in(program)
-    tree = parse(program) if marker is None else None
+    if (marker := reserved_in(program)) is not None:
+        return Refusal("reserved_text", f"the program contains {marker!r}")
+    tree = parse(program)
     if isinstance(tree, Refusal):
         return tree
-    marker = marker or unseen_in(program)
-    if tree is None or marker is not None:
+    if (marker := unseen_in(program)) is not None:
         return Refusal("reserved_text", f"the program contains {marker!r}")
     try:
         return _check_entry(tree, parameters) or next(_broken_rules(tree), None)

@@ -49,10 +49,10 @@ _PERCENT = re.compile(r"\\(?:text|textrm|mathrm|mbox)\s*\{\s*(?:per\s?cent|\\?%)
 _SIGNS = ("\\$", "$", "£", "€", "¥", "₹", "\\pounds", "\\euro", "\\displaystyle")
 _TIDY = {"−": "-", **dict.fromkeys(_SIGNS, " "), "E_": "\\Xi_", "np.": "\\"}
 _AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|rm)|mbox|boldsymbol)\s*\{([^{}]*)\}")
-_GREEK = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega ell"
-)
-_GREEK = "|".join(word for name in _GREEK.split() for word in (name, f"var{name}", name.capitalize()))
+_LETTERS = """
+    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega ell
+"""
+_GREEK = "|".join(word for name in _LETTERS.split() for word in (name, f"var{name}", name.capitalize()))
 _NAME = re.compile(  # and the sign before a number: `x =`, `f(3) =`, `v_0 \\approx`
     rf"(?:(?:(?!or|no)[A-Za-z]{{1,2}}|\\(?:{_GREEK})|\\(?:text|mathrm|mbox|operatorname)\s*\{{[A-Za-z ]*\}})"
     r"(?:_(?:\{(?:\\(?:text|mathrm)\{[A-Za-z]*\}|[A-Za-z0-9]{1,8})\}|[A-Za-z0-9]))?'?(?:\([A-Za-z0-9.]{1,6}\))?"
