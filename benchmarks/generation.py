@@ -52,7 +52,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs and no compilation")
     parser.add_argument("--steps", type=int, default=3, help="optimizer steps of each whole-step run")
     parser.add_argument("--batch", type=int, default=4, help="most rows of a micro-batch in a whole step")
-    parser.add_argument("--adapter-dir", help="folder of the steps' adapter files; default: the trainer's choice")
+    parser.add_argument("--files", action="store_true", help="adapters reach the engine as files, as with a server")
     parser.add_argument("--steps-of", type=int, nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.rows % args.members:
@@ -132,12 +132,14 @@ def make_sampler(args: argparse.Namespace, population, tokenizer):
         enforce_eager=args.enforce_eager or args.device == "cpu",
         enable_sleep_mode=args.device == "cuda",
     )
+    engine.in_memory = engine.in_memory and not args.files
     return Endless(population, tokenizer, engine=engine, max_completion_length=args.new_tokens, temperature=1.0)
 
 
 def sync_times(sampler, repeats: int) -> dict[str, dict[str, float]]:
-    """Seconds of a sync of all members, of one and of none; the canary's part by itself."""
-    names, seconds, canary = list(sampler.population), {"all": [], "one": [], "none": []}, []
+    """Seconds of a sync of all members, of one and of none; of the first, the parts of the canary and of all else."""
+    names, seconds = list(sampler.population), {"all": [], "one": [], "none": []}
+    canary, moved = [], []
     check = sampler.canary.check_members
 
     def check_members(*versions):
@@ -152,9 +154,12 @@ def sync_times(sampler, repeats: int) -> dict[str, dict[str, float]]:
             for name in changed:
                 move(sampler.population, name)
             seconds[what].append(timed(sampler.sync)[1])
+            if what == "all":
+                moved.append(seconds[what][-1] - canary[-1])
     return {
         **{what: statistics.median(values) for what, values in seconds.items()},
         "canary": statistics.median(canary[1:]),
+        "all without the canary": statistics.median(moved),
     }
 
 
@@ -242,7 +247,6 @@ def step_seconds(args: argparse.Namespace, folder: str) -> list[float]:
         use_vllm=True,
         vllm_max_model_length=2048,
         vllm_gpu_memory_utilization=0.4,
-        vllm_adapter_dir=args.adapter_dir,
         vllm_engine_kwargs={"enforce_eager": True} if args.enforce_eager else None,
         model_init_kwargs={"dtype": "float32" if args.device == "cpu" else "bfloat16"},
     )
@@ -284,11 +288,11 @@ def vllm_version() -> str:
 
 def table(result: dict) -> str:
     lines = [f"{result['settings']['model']} on {result['settings']['device']}, vllm {result['settings']['vllm']}"]
-    lines += [f"{'start':>20} {result['start_seconds']:10.2f} s"]
-    lines += [f"{'sync, ' + name:>20} {seconds:10.3f} s" for name, seconds in result["sync"].items()]
-    lines += [f"{'step, ' + name:>20} {value:10.3f}" for name, value in result["whole step"].items()]
+    lines += [f"{'start':>28} {result['start_seconds']:10.2f} s"]
+    lines += [f"{'sync, ' + name:>28} {seconds:10.3f} s" for name, seconds in result["sync"].items()]
+    lines += [f"{'step, ' + name:>28} {value:10.3f}" for name, value in result["whole step"].items()]
     for name, value in result["generation"].items():
-        lines.append(f"{name:>20} {value:10.2f}{'' if 'over' in name else ' tokens/s'}")
+        lines.append(f"{name:>28} {value:10.2f}{'' if 'over' in name else ' tokens/s'}")
     return "\n".join(lines)
 
 

@@ -42,7 +42,6 @@ BY_NAME = ("engine_step",)  # only where `--stages` names them: they do not fit 
 USUAL = [stage for stage in LIMITS if stage not in BY_NAME]
 WITH_VLLM = ("vllm", "canary", "engine_step")
 VLLM_WHEELS = ("vllm-*", "vllm_*")
-MEMORY = "/dev/shm/populora-gpu-{}"  # folder of a stage's adapter files, by its process
 LEAST = 5  # seconds that a stage needs to begin
 SPARE = 5  # seconds between the time that a stage is told and the end of its process
 
@@ -122,7 +121,7 @@ def run_stage(
 ) -> dict:
     """Runs one stage in a process of its own, which is killed with all its children at its limit.
 
-    What it leaves is removed: its adapter files, and the base of a stage with vLLM (15 GB).
+    The base that a stage with vLLM leaves is removed (15 GB).
 
     Returns:
         `dict`: Its JSON: `status` is "done", "not run" (`why` says why), "failed" or "out of time".
@@ -142,7 +141,6 @@ def run_stage(
             code, status, why = None, "out of time", f"its limit is {limit:.0f} s"
         finally:
             end(process)
-            shutil.rmtree(MEMORY.format(process.pid), ignore_errors=True)
             if stage in WITH_VLLM:
                 shutil.rmtree(out / stage, ignore_errors=True)
     if code:

@@ -10,23 +10,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
-from gpu import MEMORY
 from gpu_report import SINGLE, NotRun, Report, bases, bench, versions
 from measuring import synchronize
 
 
 def sync(report: Report) -> None:
-    """Our part of a sync, without an engine: cast, move to the host, hash, write. All of eight members, one, none."""
+    """Our part of a sync, without an engine: cast, move to the host, hash. All of eight members, one, none."""
     from generation import move
 
-    from trl_populora.generation.engines.adapters import AdapterFiles
+    from trl_populora.generation.engines.adapters import AdapterStore
 
-    own_memory()
     (name,) = bases(report, "qwen2.5-7b-shapes")
     population = bench(report, name, rows=1, tokens=16).population(8)
-    files = AdapterFiles(population, dtype=torch.bfloat16)
-    report.detail("folder", files.folder)
-    report.detail("bytes of two versions", files.needed)
+    store = AdapterStore(population, dtype=torch.bfloat16, in_memory=True)
+    report.detail("bytes of two versions", store.needed)
     seconds: dict[str, list[float]] = {"eight": [], "one": [], "none": []}
     try:
         for _ in range(1 if report.toy else 3):
@@ -35,25 +32,16 @@ def sync(report: Report) -> None:
                     move(population, member)
                 synchronize(report.device)
                 begin = time.perf_counter()
-                written = files.write_changed()
+                taken = store.take_changed()
                 seconds[what].append(time.perf_counter() - begin)
-                assert {version.member for version in written} == set(changed)
+                assert {version.member for version in taken} == set(changed)
     finally:
-        files.close()
+        store.close()
     report.detail("seconds", seconds)
     for what, values in seconds.items():
         aim = {"most": 0.5} if what == "eight" else {}
-        what = f"{name}: files of {what} changed of eight adapters, s"
+        what = f"{name}: our part of a sync, {what} changed of eight adapters, s"
         report.number(what, statistics.median(values), **aim)
-
-
-def own_memory() -> None:
-    """Puts adapter files into a folder of this process, which `gpu.py` removes however the process ends."""
-    from trl_populora.generation.engines import adapters
-
-    if os.path.isdir(adapters.MEMORY_FOLDER):
-        adapters.MEMORY_FOLDER = MEMORY.format(os.getpid())
-        os.makedirs(adapters.MEMORY_FOLDER, exist_ok=True)
 
 
 def with_vllm(report: Report, model: str):
@@ -76,7 +64,6 @@ def with_vllm(report: Report, model: str):
 def base_with_engine(report: Report, model: str) -> Iterator[tuple]:
     """`generation.py`, its settings, a population and a tokenizer, while the base lies where an engine reads it."""
     ours, folder = with_vllm(report, model), report.path.with_suffix("")
-    own_memory()
     args = ours.parse()
     try:
         yield (ours, args, *ours.make_population(args, str(folder)))
@@ -95,6 +82,7 @@ def vllm(report: Report) -> None:
             report.detail("sync", times)
             report.number("vLLM: sync of eight changed adapters, s", times["all"], most=0.5)
             report.number("vLLM: of which the canary, s", times["canary"])
+            report.number("vLLM: of which all else, s", times["all without the canary"])
             difference(report, sampler, "vLLM")
             if report.device.type == "cuda":
                 sleep_twice(report, sampler)
@@ -161,11 +149,9 @@ def engine_step(report: Report) -> None:
     """
     (name,) = bases(report, "qwen2.5-1.5b-shapes")
     ours, folder = with_vllm(report, name), report.path.with_suffix("")
-    os.environ["TMPDIR"] = str(folder)  # removed by `gpu.py`, as are the adapter files
+    os.environ["TMPDIR"] = str(folder)  # removed by `gpu.py`
     sizes = ["--steps", "2", "--new-tokens", "8"] if report.toy else ["--steps", "4", "--new-tokens", "256"]
     sys.argv += ["--batch", "16", *sizes]
-    if os.path.isdir(os.path.dirname(MEMORY)):
-        sys.argv += ["--adapter-dir", MEMORY.format(os.getpid())]
     prompts = 2 if report.toy else 16  # of each teacher: 6 rows each
     seconds = {}
     for kind, (members, each) in {

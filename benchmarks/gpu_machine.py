@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 
 import torch
@@ -16,13 +15,11 @@ NO_TRITON = "Triton does not work"  # detail of the stage `machine`
 
 
 def machine(report: Report) -> None:
-    """Card, memory, driver, versions, /dev/shm, Triton, how far programs are confined, speed in a large product."""
+    """Card, memory, driver, versions, Triton, how far programs are confined, speed in a large product."""
     from trl_populora.executor import Executor
 
-    shm = shutil.disk_usage("/dev/shm") if os.path.isdir("/dev/shm") else None
     report.detail("versions", versions())
     report.detail("cores", len(os.sched_getaffinity(0)))
-    report.number("free in /dev/shm, GB", shm.free / 1e9 if shm else 0.0, least=2.6)
     if report.device.type == "cuda":
         count = torch.cuda.device_count()
         report.detail("gpus", [torch.cuda.get_device_name(i) for i in range(count)])

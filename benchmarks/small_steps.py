@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl_populora.generation.engines import EngineSampler, VLLMEngine
 from trl_populora.integrations.base_models import SMOLLM2, resolve_base
 from trl_populora.population import Population
-from trl_populora.population.factors import to_tensors
+from trl_populora.population.factors import from_tensors, to_tensors
 
 
 MEMBER, PROMPTS, STEPS = "student_0", 8, 6
@@ -84,9 +84,10 @@ def learn(population: Population, tokenizer, learning_rate: float) -> tuple[dict
 
 
 def load(sampler: EngineSampler, weights: dict):
-    files = sampler.files
-    packed = {key: X.to(files.dtype) for key, X in weights.items()}
-    version = files.write(MEMBER, packed, files.config_of(MEMBER))
+    store = sampler.store
+    version, like = store.new_version(MEMBER), sampler.population.factors(MEMBER)
+    factors = from_tensors(weights, {path: factor.scaling for path, factor in like.items()})
+    store.keep(version, store.pack(factors)[0], store.config_of(MEMBER))
     sampler.engine.load(version)
     return version
 

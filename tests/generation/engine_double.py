@@ -19,11 +19,14 @@ def base_model(seed=0):
     return tiny_model(seed, num_hidden_layers=1)
 
 
-def read(folder):
-    """Factors of a PEFT folder, by module path in the plain model."""
+def read(folder, weights):
+    """Factors of a PEFT folder, by module path in the plain model. With weights in memory, B has the scaling."""
     with open(os.path.join(folder, "adapter_config.json")) as file:
         config = json.load(file)
-    tensors = load_file(os.path.join(folder, "adapter_model.safetensors"))
+    if (tensors := weights.get(os.path.basename(folder))) is None:
+        tensors = load_file(os.path.join(folder, "adapter_model.safetensors"))
+    else:
+        config["lora_alpha"] = config["r"]
     return {
         key.removeprefix("base_model.model.").removesuffix(".lora_A.weight"): Factor(
             A, tensors[key.replace("lora_A", "lora_B")], config["lora_alpha"] / config["r"]
@@ -45,6 +48,7 @@ class EngineDouble(Engine):
         forgetful (`bool`): Once it has slept, it is deaf.
         unsteady (`bool`): The last bits of its answers change from call to call.
         open (`bool`): Its memory can be read, as that of an engine in the trainer's process.
+        in_memory (`bool`): It takes weights from the trainer's memory.
     """
 
     where, block_size, max_model_length, everywhere = "the double", 16, 256, True
@@ -53,13 +57,13 @@ class EngineDouble(Engine):
         self.base = base_model().eval()
         self.adapters = {}
         self.loaded, self.history, self.calls, self.asleep = {}, [], [], False
-        self.lost = []
+        self.lost, self.weights = [], {}
         right = {"stale": False, "swapped": {}, "deaf": False, "raw": False, "rounding": (0, 0), "forgetful": False}
-        right |= {"unsteady": False, "open": False}
+        right |= {"unsteady": False, "open": False, "in_memory": False}
         vars(self).update(right | faults)
 
     def start(self, spec):
-        self.spec = spec
+        self.spec, self.weights = spec, spec.weights
 
     def wake(self):
         woken, self.asleep = self.asleep, False
@@ -79,7 +83,9 @@ class EngineDouble(Engine):
         older = [name for name, old in self.loaded.items() if old.member == version.member]
         self.loaded[version.name] = version
         self.history.append(version)
-        self.adapters[version.name] = self.adapters[older[-1]] if self.stale and older else read(version.path)
+        self.adapters[version.name] = (
+            self.adapters[older[-1]] if self.stale and older else read(version.path, self.weights)
+        )
 
     def unload(self, version):
         self.loaded.pop(version.name, None)

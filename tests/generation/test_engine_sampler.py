@@ -62,9 +62,11 @@ def loaded(sampler):
     return {version.member: version for version in sampler.engine.loaded.values()}
 
 
-def test_answers_are_those_of_the_transformers_sampler(make):
-    sampler = make()
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_answers_are_those_of_the_transformers_sampler(make, in_memory):
+    sampler = make(faults={"in_memory": in_memory, "open": in_memory})
     sampler.sync()
+    assert len(sampler.store.weights) == (4 if in_memory else 0), "the probes are gone"
     greedy = TransformersSampler(sampler.population, sampler.tokenizer, max_completion_length=6, temperature=0.0)
     for members in (NAMES, [None] * 4):
         drawn, expected = sampler(PROMPTS, members, seed=0), greedy(PROMPTS, members, seed=0)
@@ -163,10 +165,10 @@ def test_a_sync_that_could_not_write_is_repeated(make, monkeypatch):
     sampler.sync()
     shift(sampler.population, "teacher_0")
     shift(sampler.population, "student_1")
-    write = sampler.files.write
+    keep = sampler.store.keep
     with monkeypatch.context() as patch:
         patch.setattr(
-            sampler.files, "write", lambda member, *rest: write(member, *rest) if member == "teacher_0" else 1 / 0
+            sampler.store, "keep", lambda new, *rest: keep(new, *rest) if new.member == "teacher_0" else 1 / 0
         )
         with pytest.raises(ZeroDivisionError):
             sampler.sync()
@@ -215,14 +217,14 @@ def test_stale_and_tampered_weights_are_named_after_the_start(make, monkeypatch)
     with pytest.raises(LivenessError, match="'student_1' .* nobody's current weights: older ones"):
         sampler.sync()
     sampler = make()
-    write, teachers = sampler.files.write, Future()
+    keep, teachers = sampler.store.keep, Future()
 
-    def swap(member, tensors, config):  # by several threads, in any order
-        if member == "teacher_0":
+    def swap(version, tensors, config):  # by several threads, in any order
+        if version.member == "teacher_0":
             teachers.set_result(tensors)
-        return write(member, teachers.result(60) if member == "student_1" else tensors, config)
+        keep(version, teachers.result(60) if version.member == "student_1" else tensors, config)
 
-    monkeypatch.setattr(sampler.files, "write", swap)
+    monkeypatch.setattr(sampler.store, "keep", swap)
     with pytest.raises(LivenessError, match="'student_1' .* looks like 'teacher_0'"):
         sampler.sync()
 
@@ -512,6 +514,37 @@ def test_engines_on_several_machines_need_a_folder_that_all_see(monkeypatch):
         vllm_sampler(population_of(1, 1), tiny_tokenizer(), accelerator, settings_of())
 
 
+def test_engines_that_take_weights_from_memory_need_no_folder(monkeypatch):
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    with pytest.raises(ValueError, match="vllm_adapter_dir='/shared' is for servers.*Leave it out"):
+        vllm_sampler(population_of(1, 1), tiny_tokenizer(), None, settings_of(vllm_adapter_dir="/shared"))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(EngineSampler, "__init__", lambda self, *_, engine, **__: setattr(self, "engine", engine))
+    accelerator = SimpleNamespace(num_processes=4)
+    assert vllm_sampler(population_of(1, 1), tiny_tokenizer(), accelerator, settings_of()).engine.in_memory
+
+
+@pytest.mark.parametrize(
+    ("gpu", "variable", "backend", "in_memory"),
+    [
+        (True, None, None, True),
+        (True, None, "mp", False),
+        (True, None, "uni", False),
+        (False, None, None, False),
+        (False, "1", None, False),
+        (False, "0", None, True),
+        (False, "0", "mp", False),
+    ],
+)
+def test_which_engines_are_in_this_process(monkeypatch, gpu, variable, backend, in_memory):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    monkeypatch.delenv("VLLM_ENABLE_V1_MULTIPROCESSING", raising=False)
+    if variable:
+        monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", variable)
+    settings = {} if backend is None else {"distributed_executor_backend": backend}
+    assert VLLMEngine(**settings).in_memory is in_memory
+
+
 def settings_of(**settings):
     common = dict(
         max_completion_length=6, temperature=1.0, top_p=1.0, top_k=0, min_p=None, prompt_template="chat",
@@ -659,6 +692,10 @@ def test_two_ranks_share_files_and_failures(tmp_path):
         fine, *failures = record["sharded"]
         assert fine is None
         assert all(said + part in failure for part, failure in zip(told, failures, strict=True)), failures
+    assert first["in memory"] == second["in memory"] and first["in memory"][0] is None, "the same names on both"
+    assert "EngineError: rank 1: 'student_0' differ from those of the main process" in first["apart"]
+    assert "'student_0' differ from those of the main process" in second["apart"]
+    assert first["together"] is second["together"] is None
     assert first["server"] == 6 and second["server"] == 0
     assert first["base_error"] == second["base_error"] > 0  # measured by the first: both check after a restart
     assert first["folders"] == second["folders"] == 0

@@ -101,6 +101,17 @@ def main(folder: str) -> None:
         change(sharded)
         record["sharded"].append(failure_of(sampler))
         sampler.close()
+    sampler = make(population, accelerator, files, in_memory=True)
+    drawing_together(sampler.engine)
+    change(population)
+    record["in memory"] = [failure_of(sampler), [[version.name, version.id] for version in sampler.serving.values()]]
+    if rank == 1:
+        change(population)
+    record["apart"] = failure_of(sampler)
+    if rank == 0:
+        change(population)
+    record["together"] = failure_of(sampler)
+    sampler.close()
     server = make(population, accelerator, files, everywhere=False, rounding=(1e-3, 1e-3))
     record["base_error"] = server.canary.base_error
     server.sync()

@@ -3,17 +3,16 @@
 import contextlib
 import gc
 import os
+import shutil
 import weakref
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import StoppingCriteriaList, StopStringCriteria
 
 from tests.vllm_engine.conftest import LLM_KWARGS, population_on
 from trl_populora.generation import EngineSampler, TransformersSampler
 from trl_populora.generation.engines import EngineError, EngineSpec, LivenessError, VLLMEngine
-from trl_populora.generation.engines.adapters import ADAPTER_FILE
 
 
 def ask(text):
@@ -134,14 +133,35 @@ def recovering(sampler):
         sampler.sync()
 
 
-def test_swapped_files_are_caught(sampler, monkeypatch):
+def test_weights_reach_the_engine_in_memory_and_stay_as_they_are(sampler):
+    """vLLM multiplies B by the scaling in place: here B has it, and vLLM must multiply by 1."""
+    change(sampler.population, "student_3", seed=19)
     sampler.sync()
-    write = sampler.files.write
-    other = load_file(os.path.join(sampler.serving["student_2"].path, ADAPTER_FILE))
+    for name, version in sampler.serving.items():
+        assert os.listdir(version.path) == ["adapter_config.json"]
+        factors, weights = sampler.population.factors(name), sampler.store.weights[version.name]
+        assert all(torch.equal(weights[f"{path}.lora_B.weight"], f.B * f.scaling) for path, f in factors.items())
+    assert len(sampler.store.weights) <= 2 * len(sampler.serving)
+
+
+def test_a_layer_for_which_vllm_has_no_adapters_is_refused(sampler):
+    sampler.sync()
+    name, matrices = next(iter(sampler.store.weights.items()))
+    other = {key.replace("down_proj", "gate"): matrix for key, matrix in matrices.items()}
+    version = sampler.store.new_version("student_0")
+    sampler.store.keep(version, other, sampler.store.config_of("student_0"))
+    with pytest.raises(EngineError, match="vLLM has no adapters for gate in this model"):
+        sampler.engine.load(version)
+    sampler.store.remove([version])
+
+
+def test_swapped_weights_are_caught(sampler, monkeypatch):
+    sampler.sync()
+    keep, other = sampler.store.keep, sampler.store.weights[sampler.serving["student_2"].name]
     with recovering(sampler):
         change(sampler.population, "student_0", seed=20)
         with monkeypatch.context() as patch:
-            patch.setattr(sampler.files, "write", lambda member, tensors, config: write(member, other, config))
+            patch.setattr(sampler.store, "keep", lambda version, _, config: keep(version, other, config))
             with pytest.raises(LivenessError, match="'student_0' .* looks like 'student_2'"):
                 sampler.sync()
         with pytest.raises(EngineError, match=r"Call sync\(\) first"):
@@ -205,18 +225,17 @@ def test_its_memory_has_the_trainers_weights_also_of_members_that_wait_for_a_pla
 def test_a_stale_prefix_is_caught(sampler, monkeypatch):
     """New weights under the old name and path, whose blocks are in the cache: only the prefix is old."""
     sampler.sync()
-    old, write = sampler.serving["teacher_1"], sampler.files.write
+    old, new_version = sampler.serving["teacher_1"], sampler.store.new_version
+    shutil.rmtree(old.path)
 
-    def overwrite(member, tensors, config):
-        version = write(member, tensors, config)
-        for name in os.listdir(version.path):
-            os.replace(os.path.join(version.path, name), os.path.join(old.path, name))
-        return version._replace(name=old.name, path=old.path)
+    def under_the_old_name(member):
+        version = new_version(member)
+        return version._replace(name=old.name, path=old.path) if member == old.member else version
 
     with recovering(sampler):
         change(sampler.population, "teacher_1", seed=22)
         with monkeypatch.context() as patch:
-            patch.setattr(sampler.files, "write", overwrite)
+            patch.setattr(sampler.store, "new_version", under_the_old_name)
             with pytest.raises(LivenessError, match="'teacher_1' .* a cached prefix"):
                 sampler.sync()
 

@@ -206,8 +206,9 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             URLs of several vLLM servers, instead of the one in `vllm_server_base_url`, for `vllm_mode="server"`. The
             rows are divided among them, and each server loads all adapters (docs/vllm.md).
         vllm_adapter_dir (`str`, *optional*):
-            Folder through which adapters reach the engine. If unset, it is in the memory of this machine (`/dev/shm`).
-            A server on another machine, and a run on several machines, need a shared folder.
+            Folder through which adapters reach a vLLM server. If unset, it is in the memory of this machine
+            (`/dev/shm`). A server on another machine needs a shared folder. An engine in the trainer's process takes
+            adapters from memory.
         vllm_engine_kwargs (`dict[str, Any]` or `str`, *optional*):
             Additional arguments of `vllm.LLM` for an engine in the trainer's process, such as `{"max_num_seqs": 512,
             "enforce_eager": true}`. They take precedence over the other settings.

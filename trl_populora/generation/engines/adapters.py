@@ -1,8 +1,8 @@
-"""Adapter files for an engine: one PEFT folder per member and version, written only when the weights changed.
+"""Adapters for an engine: a new version of a member whenever its weights have changed, as a PEFT folder or in memory.
 
-Engines read adapters from files. A hash of the weights shows whether a member has changed, so no code has to report a
-change. Every version has a name, an id and a path that were never used before. Under a known id, an engine may still
-answer with old weights (vLLM does), and it may reuse cached prefixes of a known name.
+A hash of the weights shows whether a member has changed, so no code has to report a change. Every version has a name,
+an id and a path that were never used before. Under a known id, an engine may still answer with old weights (vLLM
+does), and it may reuse cached prefixes of a known name.
 """
 
 import logging
@@ -11,7 +11,7 @@ import secrets
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from threading import Lock
@@ -31,7 +31,7 @@ from ...run_files.layout import ADAPTER_FILE
 logger = logging.getLogger(__name__)
 
 MEMORY_FOLDER = "/dev/shm"
-WRITERS = 4  # adapters that are written at a time: most of it is the kernel's work for new pages
+WRITERS = 4  # adapters that are hashed and written at a time: most of it is the kernel's work for new pages
 PROBES = 4  # files of the canary's proof at the start
 
 
@@ -42,7 +42,7 @@ class AdapterVersion(NamedTuple):
         member (`str`): Adapter name in the population.
         name (`str`): Its name in the engine; never reused.
         id (`int`): Its number in the engine, from 1; never reused.
-        path (`str`): PEFT folder; never reused.
+        path (`str`): PEFT folder; never reused. Without the weights, if they stay in memory.
     """
 
     member: str
@@ -61,8 +61,8 @@ def temperature_of(population: Population, name: str | None) -> float:
     return 1.0 if name is None else population.routing.temperatures.get(name, 1.0)
 
 
-class AdapterFiles:
-    """Writes changed adapters and removes files that no engine needs any more.
+class AdapterStore:
+    """Takes a version of every adapter that has changed, and removes versions that no engine needs any more.
 
     Args:
         population ([`Population`]): Members and their model.
@@ -71,13 +71,32 @@ class AdapterFiles:
             Folder for the files. Every engine must be able to read it under this path. Default: `/dev/shm` (memory),
             or the folder for temporary files if that does not exist or has too little space. A new sub-folder is
             created, and removed by `close()` or when the process ends.
+        in_memory (`bool`, *optional*, defaults to `False`):
+            Keep the weights in `weights`, for an engine of this process. Only configurations are written, into the
+            folder for temporary files. B is stored times the scaling, as an engine needs it.
+        run (`str`, *optional*): A part of all names. Default: random.
+
+    Attributes:
+        weights (`dict[str, dict[str, torch.Tensor]]`):
+            With `in_memory`, the matrices of each version by its name, under PEFT's names, on the host.
+        digests (`dict[str, bytes]`): Hash of the current version of each adapter.
     """
 
-    def __init__(self, population: Population, *, dtype: torch.dtype, folder: str | None = None) -> None:
-        self.population, self.dtype = population, dtype
-        self.run = secrets.token_hex(4)
-        parent = folder or (MEMORY_FOLDER if self._fits(MEMORY_FOLDER) else tempfile.gettempdir())
-        if not folder and parent != MEMORY_FOLDER:
+    def __init__(
+        self,
+        population: Population,
+        *,
+        dtype: torch.dtype,
+        folder: str | None = None,
+        in_memory: bool = False,
+        run: str | None = None,
+    ) -> None:
+        self.population, self.dtype, self.in_memory = population, dtype, in_memory
+        self.run = run or secrets.token_hex(4)
+        self.weights: dict[str, dict[str, Tensor]] = {}
+        in_shm = not in_memory and self._fits(MEMORY_FOLDER)
+        parent = folder or (MEMORY_FOLDER if in_shm else tempfile.gettempdir())
+        if not (folder or in_shm or in_memory):
             logger.warning(
                 "%s is missing or has less than %.2g GB free, so adapters reach the engine through %s: slower, and a "
                 "server in another container must see it. Give it more space (Docker: --shm-size), or set "
@@ -89,7 +108,7 @@ class AdapterFiles:
             self.folder = tempfile.mkdtemp(prefix=f"populora-{self.run}-", dir=parent)
         except OSError as error:
             raise ValueError(f"adapter_dir={parent!r} cannot be written ({error}); choose another folder.") from error
-        if not self._fits(self.folder):
+        if not (in_memory or self._fits(self.folder)):
             free = shutil.disk_usage(self.folder).free
             os.rmdir(self.folder)
             raise ValueError(
@@ -99,7 +118,7 @@ class AdapterFiles:
             )
         os.chmod(self.folder, 0o755)  # a server may run as somebody else
         self._close = weakref.finalize(self, _remove, self.folder, os.getpid())
-        self._digests: dict[str, bytes] = {}
+        self.digests: dict[str, bytes] = {}
         self._current: dict[str, AdapterVersion] = {}
         self._superseded: list[AdapterVersion] = []
         self._numbers = count(1)
@@ -114,13 +133,13 @@ class AdapterFiles:
     def _fits(self, folder: str) -> bool:
         return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= self.needed
 
-    def write_changed(self, *, everything: bool = False) -> list[AdapterVersion]:
-        """Writes a new version of every adapter whose weights differ from the last version.
+    def take_changed(self, *, everything: bool = False) -> list[AdapterVersion]:
+        """Takes a new version of every adapter whose weights differ from the last version.
 
-        Files of an old version stay until the next call, because an engine may still read them.
+        An old version stays until the next call, because an engine may still read it.
 
         Args:
-            everything (`bool`, *optional*, defaults to `False`): Write a new version of the others, too.
+            everything (`bool`, *optional*, defaults to `False`): Take a new version of the others, too.
 
         Raises:
             ValueError: If an adapter's scaling is not what its configuration says.
@@ -129,48 +148,72 @@ class AdapterFiles:
         self.remove(self._superseded)
         self._superseded = []
 
-        def changed(name: str) -> tuple[AdapterVersion, bytes] | None:
-            with packing:
-                tensors, digest = pack(self.population.factors(name), self.dtype)
-            if digest == self._digests.get(name) and not everything:
+        def changed(version: AdapterVersion) -> bytes | None:
+            with copying:
+                tensors, flat = self.pack(self.population.factors(version.member))
+            digest = xxhash.xxh3_128_digest(flat.view(torch.uint8).numpy().data)
+            if digest == self.digests.get(version.member) and not everything:
                 return None
-            return self.write(name, tensors, self.config_of(name)), digest
+            self.keep(version, tensors, self.config_of(version.member))
+            return digest
 
-        names, packing = adapter_names(self.population), Lock()  # the device holds copies of one adapter at a time
+        versions, copying = list(map(self.new_version, adapter_names(self.population))), Lock()  # a copy at a time
         if torch.cuda.is_available():  # other threads have another stream, if vLLM has changed that of this one
             torch.cuda.current_stream().synchronize()
         with ThreadPoolExecutor(WRITERS) as pool:
-            jobs = [pool.submit(changed, name) for name in names]
+            jobs = [pool.submit(changed, version) for version in versions]
         try:
-            written = {name: told for name, job in zip(names, jobs, strict=True) if (told := job.result())}
-        except BaseException:  # the next call writes all of them again
-            self.remove(done[0] for job in jobs if not job.exception() and (done := job.result()))
+            taken = {version: digest for version, job in zip(versions, jobs, strict=True) if (digest := job.result())}
+        except BaseException:  # the next call takes all of them again
+            self.remove(versions)
             raise
-        for name, (version, digest) in written.items():
-            if name in self._current:
-                self._superseded.append(self._current[name])
-            self._current[name], self._digests[name] = version, digest
-        return [version for version, _ in written.values()]
+        for version, digest in taken.items():
+            if version.member in self._current:
+                self._superseded.append(self._current[version.member])
+            self._current[version.member], self.digests[version.member] = version, digest
+        return list(taken)
 
-    def write(self, member: str, tensors: dict[str, Tensor], config: LoraConfig) -> AdapterVersion:
-        """Writes one PEFT folder under a new name, completely or not at all."""
+    def new_version(self, member: str) -> AdapterVersion:
+        """A name, an id and a path that were never used."""
         number = next(self._numbers)
         name = f"{member}-{self.run}-{number}"
-        version = AdapterVersion(member, name, number, os.path.join(self.folder, name))
-        scratch = os.path.join(self.folder, f".{name}")
-        try:
-            os.mkdir(scratch)
-            save_file(tensors, os.path.join(scratch, ADAPTER_FILE))
-            config.save_pretrained(scratch)
-            os.rename(scratch, version.path)
-        except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
-        return version
+        return AdapterVersion(member, name, number, os.path.join(self.folder, name))
+
+    def pack(self, factors: Factors) -> tuple[dict[str, Tensor], Tensor]:
+        """An adapter as the engine needs it: matrices under PEFT's names on the host, and the buffer with all of them.
+
+        One transfer for the whole adapter, whatever the number of its matrices. From a GPU, the buffer is pinned: the
+        transfer is faster, and PyTorch keeps the memory for the next adapter.
+        """
+        if self.in_memory:  # in the engine's dtype, as vLLM multiplies
+            factors = {path: Factor(one.A, one.B.to(self.dtype) * one.scaling, 1.0) for path, one in factors.items()}
+        parts = to_tensors(factors)
+        flat = torch.cat([matrix.detach().reshape(-1).to(self.dtype) for matrix in parts.values()])
+        if flat.is_cuda:
+            flat = torch.empty(flat.shape, dtype=self.dtype, pin_memory=True).copy_(flat)
+        pieces = flat.split([matrix.numel() for matrix in parts.values()])
+        return {key: piece.view(parts[key].shape) for key, piece in zip(parts, pieces, strict=True)}, flat
 
     def remove(self, versions: Iterable[AdapterVersion]) -> None:
         for version in versions:
+            self.weights.pop(version.name, None)
             shutil.rmtree(version.path, ignore_errors=True)
+
+    def keep(self, version: AdapterVersion, tensors: dict[str, Tensor], config: LoraConfig) -> None:
+        """Stores packed matrices as a new version, completely or not at all. `remove` ends it."""
+        scratch = os.path.join(self.folder, f".{version.name}")
+        try:
+            os.mkdir(scratch)
+            if self.in_memory:
+                self.weights[version.name] = tensors
+            else:
+                save_file(tensors, os.path.join(scratch, ADAPTER_FILE))
+            config.save_pretrained(scratch)
+            os.rename(scratch, version.path)
+        except BaseException:
+            self.weights.pop(version.name, None)
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
 
     def config_of(self, name: str) -> LoraConfig:
         """PEFT configuration of an adapter, checked against the scaling that its layers really use."""
@@ -188,25 +231,11 @@ class AdapterFiles:
         self._close()
 
 
-def pack(factors: Factors, dtype: torch.dtype) -> tuple[dict[str, Tensor], bytes]:
-    """Factors under PEFT's names in host memory, as views of one buffer, and the hash of their bytes.
-
-    One transfer and one hash for the whole adapter, whatever the number of its matrices. From a GPU, the buffer is
-    pinned: the transfer is faster, and PyTorch keeps the memory for the next adapter.
-    """
-    parts = to_tensors(factors)
-    flat = torch.cat([matrix.detach().reshape(-1).to(dtype) for matrix in parts.values()])
-    if flat.is_cuda:
-        flat = torch.empty(flat.shape, dtype=dtype, pin_memory=True).copy_(flat)
-    digest = xxhash.xxh3_128_digest(flat.view(torch.uint8).numpy().data)
-    pieces = flat.split([matrix.numel() for matrix in parts.values()])
-    return {key: piece.view(parts[key].shape) for key, piece in zip(parts, pieces, strict=True)}, digest
-
-
-def read_factors(version: AdapterVersion, like: Factors) -> Factors:
-    """What a file holds: factors with the paths, scalings, types and devices of `like`."""
-    tensors = load_file(os.path.join(version.path, ADAPTER_FILE))
-    factors = from_tensors(tensors, {path: factor.scaling for path, factor in like.items()})
+def read_factors(version: AdapterVersion, like: Factors, weights: Mapping[str, Mapping[str, Tensor]]) -> Factors:
+    """What a version holds, from `weights` or else its file: factors with the paths, types and devices of `like`."""
+    tensors = weights.get(version.name)
+    scalings = {path: factor.scaling if tensors is None else 1.0 for path, factor in like.items()}
+    factors = from_tensors(tensors or load_file(os.path.join(version.path, ADAPTER_FILE)), scalings)
     return {path: Factor(one.A.to(like[path].A), one.B.to(like[path].B), one.scaling) for path, one in factors.items()}
 
 

@@ -18,8 +18,9 @@ differently, so the two answers must not be the same bit for bit. This needs an 
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +29,7 @@ from torch import Tensor
 from ...population import Population
 from ...population.factors import Factors
 from ..sampler import evaluation_mode
-from .adapters import AdapterFiles, AdapterVersion, adapter_names, pack, read_factors, temperature_of
+from .adapters import AdapterStore, AdapterVersion, adapter_names, read_factors, temperature_of
 from .engine import Drawn, Engine, EngineRow, LivenessError
 from .weight_changes import added, alike, bit_sums, changed_outputs, random_like, spread
 
@@ -77,6 +78,7 @@ class Canary:
         longer_ids (`list[int]`): Prompt of the second test, for doubtful answers; starts with the first prompt.
         dtype (`torch.dtype`): The engine's dtype, which determines the tolerance.
         temperature (`float`): The run's temperature; 0 is tested at 1.
+        weights (`Mapping`, *optional*): As in [`EngineSpec`].
         autocast (`Callable`, *optional*): Context in which the trainer computes log-probabilities.
         anywhere (`Callable`, *optional*):
             Takes a list of `bool` and returns for each whether it is `True` on any rank. Default: for one rank.
@@ -93,16 +95,17 @@ class Canary:
         *,
         dtype: torch.dtype,
         temperature: float,
+        weights: Mapping[str, Mapping[str, Tensor]] = MappingProxyType({}),
         autocast: Callable[..., AbstractContextManager] = nullcontext,
         anywhere: Callable[[list[bool]], list[bool]] = list,
     ) -> None:
         self.population, self.engine, self.autocast, self.anywhere = population, engine, autocast, anywhere
         self.prompt_ids, self.longer_ids, self.base_error = prompt_ids, longer_ids, 0.0
-        self.dtype, self.temperature = dtype, temperature or 1.0
+        self.dtype, self.temperature, self.weights = dtype, temperature or 1.0, weights
         self.sampling = {"max_tokens": TOKENS, "logprobs": LIKELIEST, "ignore_eos": True, "stop": []}
         # On all ranks, because those of a sharded base compute it together.
         self._spreads = {path: spread(layer) for path, layer in population.routing.layers.items()}
-        self._probes: list[Factors] = []  # between their files and their test: drawing them takes seconds
+        self._probes: list[Factors] = []  # until their test: drawing them takes seconds
 
     def tolerance(self, member: str | None) -> float:
         """Largest allowed root mean square difference, in nats. It is larger for a temperature below 1, which
@@ -125,8 +128,7 @@ class Canary:
 
         Args:
             versions (`Sequence[AdapterVersion]`): Versions in the engine, one of each member.
-            outdated (`Sequence[AdapterVersion]`, *optional*): Previous versions, while they are still loaded and on
-                disk.
+            outdated (`Sequence[AdapterVersion]`, *optional*): Previous versions, while they are still loaded.
 
         Raises:
             LivenessError: With the member, the difference, and the member whose weights the answer resembles.
@@ -167,7 +169,7 @@ class Canary:
             error, tolerance = seen[version.member].error, self.tolerance(version.member)
             others = self._others(version, answer, seen[version.member])
             if version.member in before:
-                older = read_factors(before[version.member], self.population.factors(version.member))
+                older = self._read(before[version.member])
                 with added(self.population.model, older):
                     reference = self._reference([version.member], [answer], base=True)[0]
                 others["its own weights before"] = distance(answer, reference)
@@ -206,7 +208,7 @@ class Canary:
             [sums is not None and sums != self.sums(one.member) for sums, one in zip(held, versions, strict=True)],
             lambda k: (
                 f"{self.engine.where} does not sample {versions[k].member!r} from its current weights: those in its "
-                f"memory are others, although its answers are alike (file {versions[k].path}). They may be older."
+                f"memory are others, although its answers are alike ({versions[k].name}). They may be older."
             ),
         )
         hidden = self.anywhere([sums is None for sums in held])
@@ -237,7 +239,7 @@ class Canary:
             lambda k: (
                 f"{self.engine.where} does not sample {pairs[k][1].member!r} from its current weights: it answers bit "
                 f"for bit as with those before, although about {roundings[k]:.2g} roundings of each token should "
-                f"differ (files {pairs[k][0].path} and {pairs[k][1].path}). The answer looks like older weights."
+                f"differ ({pairs[k][0].name} and {pairs[k][1].name}). The answer looks like older weights."
             ),
         )
 
@@ -263,8 +265,7 @@ class Canary:
 
         A relative change of an output by the resolution of the dtype changes its rounding.
         """
-        like = self.population.factors(now.member)
-        change = changed_outputs(read_factors(before, like), read_factors(now, like), self._spreads)
+        change = changed_outputs(self._read(before), self._read(now), self._spreads)
         return change / torch.finfo(self.dtype).eps
 
     def check_base(self) -> None:
@@ -306,13 +307,17 @@ class Canary:
         packing = getattr(self.population.base_model.config, "quantization_config", None)
         return "" if packing is None else " and with the same quantization as here"
 
-    def write_probes(self, files: AdapterFiles) -> list[AdapterVersion]:
-        """Writes the files of the probes: two versions of each of two random adapters."""
-        config = files.config_of(adapter_names(self.population)[0])
-        members = ("probe_a", "probe_b", "probe_a", "probe_b")
+    def _read(self, version: AdapterVersion) -> Factors:
+        return read_factors(version, self.population.factors(version.member), self.weights)
+
+    def take_probes(self, store: AdapterStore) -> list[AdapterVersion]:
+        """The probes as versions for the engine: two of each of two random adapters."""
+        config = store.config_of(adapter_names(self.population)[0])
+        versions = list(map(store.new_version, ("probe_a", "probe_b", "probe_a", "probe_b")))
         self._probes = [self._probe(seed) for seed in range(4)]
-        states = [pack(probe, files.dtype)[0] for probe in self._probes]
-        return [files.write(member, state, config) for member, state in zip(members, states, strict=True)]
+        for version, probe in zip(versions, self._probes, strict=True):
+            store.keep(version, store.pack(probe)[0], config)
+        return versions
 
     def check_mechanism(self, probes: Sequence[AdapterVersion]) -> None:
         """Checks with two strong random adapters in one batch, and then new weights for both, that the engine
@@ -391,7 +396,7 @@ class Canary:
             nearest = "nobody's current weights: older ones, another file, or a cached prefix of other weights"
         return (
             f"{self.engine.where} does not sample {version.member!r} from its current weights: log-probabilities "
-            f"differ from the trainer's by {seen.error:.3g} (tolerance {tolerance:.3g}; file {version.path}). "
+            f"differ from the trainer's by {seen.error:.3g} (tolerance {tolerance:.3g}; {version.name}). "
             f"The answer looks like {nearest}."
         )
 

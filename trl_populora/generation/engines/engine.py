@@ -2,9 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from .adapters import AdapterVersion
 
@@ -56,6 +58,8 @@ class EngineSpec(NamedTuple):
         accelerator ([`~accelerate.Accelerator`] or `None`): The trainer's; `None` for a single process.
         targets (`tuple[str, ...]`): Last parts of the names of adapted layers (`"q_proj"`).
         packed (`bool`): Whether the trainer's base has 4 or 8 bits (bitsandbytes).
+        weights (`Mapping[str, Mapping[str, Tensor]]`): For an engine that is `in_memory`, the weights of each version
+            by its name: the matrices under PEFT's names, on the host, with B times the scaling.
     """
 
     model: str
@@ -66,6 +70,7 @@ class EngineSpec(NamedTuple):
     accelerator: "Accelerator | None" = None
     targets: tuple[str, ...] = ()
     packed: bool = False
+    weights: Mapping[str, Mapping[str, Tensor]] = MappingProxyType({})
 
 
 class EngineError(RuntimeError):
@@ -87,6 +92,8 @@ class Engine(ABC):
         block_size (`int`): Tokens per block of the prefix cache, or more.
         max_model_length (`int`): Maximum tokens of prompt and completion together.
         everywhere (`bool`): Whether every rank has its own engine and must load adapters into it.
+        in_memory (`bool`): Whether it takes weights from `EngineSpec.weights`, and only configurations from folders.
+            Only for engines that are `everywhere`.
         filtered_logprobs (`bool`): Whether reported log-probabilities are those after `top_p`, `top_k` and `min_p`.
         repeats (`bool`): Whether it answered the same row alike, bit for bit. The canary finds it out at the start.
     """
@@ -95,6 +102,7 @@ class Engine(ABC):
     block_size: int
     max_model_length: int
     everywhere: bool = False
+    in_memory: bool = False
     filtered_logprobs: bool = True
     repeats: bool = True
 
@@ -104,7 +112,7 @@ class Engine(ABC):
 
     @abstractmethod
     def load(self, version: AdapterVersion) -> None:
-        """Load an adapter from its folder.
+        """Load an adapter from its folder, or from memory.
 
         Raises:
             EngineError: If it cannot be loaded.

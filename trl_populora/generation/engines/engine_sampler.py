@@ -6,7 +6,8 @@ they are used. A member that has not passed this check cannot be sampled.
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -17,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from ...population import Population
 from ...self_play.sampling import Completion
 from ..sampler import Sampler
-from .adapters import AdapterFiles, AdapterVersion, adapter_names, temperature_of
+from .adapters import AdapterStore, AdapterVersion, adapter_names, temperature_of
 from .canary import TOKENS, TOLERANCES, Canary, FaultElsewhere, Liveness
 from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, ServerLost
 
@@ -43,8 +44,8 @@ class EngineSampler(Sampler):
         tokenizer ([`~transformers.PreTrainedTokenizerBase`]): Tokenizer of the base.
         engine ([`Engine`]): Not started yet.
         adapter_dir (`str`, *optional*):
-            Folder through which adapters reach the engine. Default: memory of this machine. Engines on other machines
-            need a shared file system.
+            Folder through which adapters reach an engine that reads files. Default: memory of this machine. Engines on
+            other machines need a shared file system.
         dtype (`torch.dtype`, *optional*):
             Dtype of the engine's weights. Default: bfloat16 under bf16 mixed precision, otherwise that of the base.
         settings: The other arguments of [`Sampler`].
@@ -82,10 +83,12 @@ class EngineSampler(Sampler):
         self.serving: dict[str, AdapterVersion] = {}
         self._newest: dict[str, AdapterVersion] = {}  # as `serving`, unless the last sync has failed
         self._outdated: list[AdapterVersion] = []  # earlier versions that the engine may still hold
-        # `None` on processes that write no files
-        self.files: AdapterFiles = None  # pyright: ignore[reportAttributeAccessIssue]
-        if self._main:
-            self.files = AdapterFiles(population, dtype=self.dtype, folder=adapter_dir)
+        # `None` on processes that neither write files nor have an engine that takes weights from memory
+        self.store: AdapterStore = None  # pyright: ignore[reportAttributeAccessIssue]
+        run = self._share(secrets.token_hex(4))  # ranks that sample together call a version by the same name
+        if self._takes:
+            settings = {"dtype": self.dtype, "folder": adapter_dir, "in_memory": engine.in_memory, "run": run}
+            self.store = AdapterStore(population, **settings)
         base = population.base_model.name_or_path or ""
         names = adapter_names(population)
         max_rank = max(population.lora_configs[name].r for name in names)
@@ -100,6 +103,7 @@ class EngineSampler(Sampler):
                 accelerator=self.accelerator,
                 targets=tuple(targets),
                 packed=any(getattr(population.base_model, f"is_loaded_in_{bits}bit", False) for bits in (4, 8)),
+                weights=self.store.weights if engine.in_memory else {},
             )
         )
         self.canary = Canary(
@@ -109,6 +113,7 @@ class EngineSampler(Sampler):
             self._canary_prompt(4 * self.engine.block_size + TOKENS),
             dtype=self.dtype,
             temperature=self.temperature,
+            weights=self.store.weights if engine.in_memory else {},
             autocast=self.accelerator.autocast if self.accelerator else nullcontext,
             anywhere=self._anywhere if self.engine.everywhere and not self._alone else list,
         )
@@ -116,10 +121,10 @@ class EngineSampler(Sampler):
         told = self._share(self.canary.base_error)
         if not self._feeds:  # these processes check after a restart, too
             self.canary.base_error = told
-        probes = self._share(self._together(lambda: self.canary.write_probes(self.files), here=self._main))
+        probes = self._from_store(lambda: self.canary.take_probes(self.store))
         self._together(lambda: self._on_parts(lambda: self.canary.check_mechanism(probes)), here=self._feeds)
-        if self.files:
-            self.files.remove(probes)
+        if self.store:
+            self.store.remove(probes)
         self.rest()  # a warm start may come first
 
     @classmethod
@@ -144,7 +149,8 @@ class EngineSampler(Sampler):
             )
         ranks = accelerator.num_processes if accelerator else 1
         here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))  # set by torchrun and accelerate launch
-        if kwargs["engine"].everywhere and here < ranks and not args.vllm_adapter_dir:
+        engine = kwargs["engine"]
+        if engine.everywhere and not engine.in_memory and here < ranks and not args.vllm_adapter_dir:
             raise ValueError(
                 f"use_vllm=true with {here} of {ranks} processes on this machine: engines elsewhere cannot read "
                 "adapters that are written here. Set vllm_adapter_dir to a folder that all machines see."
@@ -180,7 +186,7 @@ class EngineSampler(Sampler):
         woken = self._together(self.engine.wake, here=True)
         serving, self.serving = self.serving, {}  # nobody can be sampled until the canary has seen everybody
         again = not serving or serving != self._newest
-        changed = self._share(self._together(lambda: self.files.write_changed(everything=again), here=self._main))
+        changed = self._from_store(lambda: self.store.take_changed(everything=again))
         new = {version.member for version in changed}
         kept = [version for name, version in self._newest.items() if name not in new]
         lost = self._share(self._together(lambda: self.engine.missing(kept), here=self._main))
@@ -227,12 +233,12 @@ class EngineSampler(Sampler):
         self.engine.sleep()
 
     def close(self) -> None:
-        """Ends the engine of this process, or unloads the members from the server, and removes the files."""
+        """Ends the engine of this process, or unloads the members from the server, and removes what it has stored."""
         self._unload(self.serving.values() if self._feeds and not self.engine.everywhere else ())
         self.serving = {}
         self.engine.close()
-        if self.files:
-            self.files.close()
+        if self.store:
+            self.store.close()
 
     # One step of a sync or a draw ------------------------------------------------------------------------------
 
@@ -329,6 +335,11 @@ class EngineSampler(Sampler):
         return self.accelerator is None or self.accelerator.is_main_process
 
     @property
+    def _takes(self) -> bool:
+        """Whether this rank stores versions of adapters: every rank in its memory, otherwise the main one in files."""
+        return self.engine.in_memory or self._main
+
+    @property
     def _feeds(self) -> bool:
         """Whether this rank loads adapters and runs the canary: every rank with its own engine, otherwise the main
         one."""
@@ -368,9 +379,30 @@ class EngineSampler(Sampler):
                 raise FaultElsewhere(failure)
         return [any(flag) for flag in zip(*told, strict=True)]
 
+    def _from_store(self, take: Callable[[], list[AdapterVersion]]) -> list[AdapterVersion]:
+        """Versions that the store has taken, on all ranks. With a store on each rank, all must be of the same weights.
+
+        Raises:
+            EngineError: If they are not.
+        """
+        taken = self._together(take, here=self._takes)
+        if not self.engine.in_memory:
+            return self._share(taken)
+        first, digests = self._share(self.store.digests), self.store.digests
+        self._together(lambda: _check_alike(first, digests), here=True)
+        return taken
+
     def _share(self, value: Any) -> Any:
         """The value of the main process, on every rank."""
         return value if self._alone else broadcast_object_list([value])[0]
+
+
+def _check_alike(first: Mapping[str, bytes], digests: Mapping[str, bytes]) -> None:
+    if other := [name for name, digest in digests.items() if digest != first[name]]:
+        raise EngineError(
+            f"{', '.join(map(repr, other))} differ from those of the main process, so processes would learn from "
+            "completions of different weights. Resume from the last checkpoint, and report it."
+        )
 
 
 def _engine_dtype(population: Population, accelerator: "Accelerator | None") -> torch.dtype:

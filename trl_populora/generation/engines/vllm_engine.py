@@ -26,7 +26,7 @@ from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, check_unm
 from .engine_sampler import EngineSampler
 from .server_kinds import VLLM
 from .servers import server_engine
-from .vllm_worker import AdapterSums
+from .vllm_worker import TrainersAdapters
 
 
 if TYPE_CHECKING:
@@ -81,6 +81,13 @@ class VLLMEngine(Engine):
             raise ValueError(f"vllm_engine_kwargs must leave {', '.join(own)} out: the population decides them.")
         self.max_loras, self.tensor_parallel_size, self.engine_kwargs = max_loras, tensor_parallel_size, engine_kwargs
         self.enable_sleep_mode, self.asleep = enable_sleep_mode, False
+        # vLLM puts a "uni" engine into a process of its own, unless the environment says otherwise.
+        backend = (
+            engine_kwargs.get("distributed_executor_backend")
+            or ("uni", "external_launcher")[torch.cuda.is_available()]
+        )
+        alone = os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "0"
+        self.in_memory = backend == "external_launcher" or (backend == "uni" and alone)
 
     def start(self, spec: EngineSpec) -> None:
         if not spec.model:
@@ -140,12 +147,14 @@ class VLLMEngine(Engine):
                 generation_config="vllm",  # nothing of the model's own file: it would make sampling off-policy
                 logprobs_mode="processed_logprobs",  # after temperature and filters: those of the sampling policy
                 seed=rank // self.tensor_parallel_size,
-                worker_extension_cls=f"{AdapterSums.__module__}.{AdapterSums.__qualname__}",
+                worker_extension_cls=f"{TrainersAdapters.__module__}.{TrainersAdapters.__qualname__}",
                 **own | self.engine_kwargs,
             )
         # Also for an engine that is collected without close: vLLM ends itself there, and destroys what it joined.
         self._end = weakref.finalize(self, _end_engine, self.llm.llm_engine.engine_core, joined, self.group)
         self._end.atexit = False
+        if self.in_memory:
+            self.llm.collective_rpc("take_adapters_from", args=(spec.weights,))
         config = self.llm.llm_engine.vllm_config
         log_version(vllm.__version__, second_runner=bool(getattr(config, "use_v2_model_runner", False)))
         self.block_size = config.cache_config.block_size
@@ -283,6 +292,11 @@ def vllm_sampler(
             "trust_remote_code": args.trust_remote_code,
         }
         engine = VLLMEngine(**settings | as_mapping(args.vllm_engine_kwargs))
+        if engine.in_memory and args.vllm_adapter_dir:
+            raise ValueError(
+                f"vllm_adapter_dir={args.vllm_adapter_dir!r} is for servers: an engine in the trainer's process takes "
+                "adapters from its memory. Leave it out."
+            )
     else:
         raise ValueError(f"vllm_mode={args.vllm_mode!r} is unknown. Choose 'colocate' or 'server'.")
     return EngineSampler.from_args(

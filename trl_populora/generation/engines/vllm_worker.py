@@ -1,7 +1,11 @@
-"""What a worker of vLLM tells of the adapters in its memory. vLLM mixes `AdapterSums` into its worker by
-`worker_extension_cls`."""
+"""How a worker of vLLM takes adapters from the trainer's memory, and what it tells of those in its own. vLLM mixes
+`TrainersAdapters` into its worker by `worker_extension_cls`."""
 
-from collections.abc import Iterator, Sequence
+# vLLM has an environment of its own (`make test-vllm`).
+# pyright: reportMissingImports=false
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -9,10 +13,40 @@ from torch import Tensor
 from .weight_changes import bit_sums
 
 
-class AdapterSums:
+class TrainersAdapters:
     """A part of vLLM's worker, in the engine's process."""
 
     model_runner: Any
+
+    def take_adapters_from(self, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Adapters come from `weights` from now on, without a copy, and only their configurations from folders.
+
+        Args:
+            weights (`Mapping[str, Mapping[str, Tensor]]`):
+                Weights by the last part of a folder's path, as [`EngineSpec`] has them.
+        """
+        from vllm.lora.lora_model import LoRAModel
+
+        class FromMemory(LoRAModel):
+            @classmethod
+            def from_local_checkpoint(
+                cls,
+                lora_dir: str,
+                expected_lora_modules: set[str],
+                peft_helper: Any,
+                *,
+                moe_ep_spec: Any = None,
+                tensorizer_config_dict: Any = None,
+                **settings: Any,
+            ) -> LoRAModel:
+                peft_helper.vllm_lora_scaling_factor = 1.0  # B has it, and must not be multiplied in place
+                tensors = weights[os.path.basename(lora_dir)]
+                model = cls.from_lora_tensors(tensors=tensors, peft_helper=peft_helper, **settings)
+                if unknown := sorted({name.rpartition(".")[2] for name in model.loras} - expected_lora_modules):
+                    raise ValueError(f"vLLM has no adapters for {', '.join(unknown)} in this model.")
+                return model
+
+        self.model_runner.lora_manager._lora_model_cls = FromMemory
 
     def adapter_sums(self, ids: Sequence[int]) -> list[list[int] | None]:
         """Sums over the bits of adapters ([`bit_sums`]): as the kernels read them, or, where an adapter has no place
