@@ -104,6 +104,24 @@ def test_texts_that_make_no_task(run, problem, reason):
     assert isinstance(refusal, Refusal) and refusal.reason == reason, refusal
 
 
+@pytest.mark.parametrize(
+    ("end", "value", "answer"),
+    [
+        ("How many are in one part of 7?", "round(12 * 5 / 7, 2)", "unstated_rounding"),
+        ("How many placed on the ground are in one part of 7?", "round(12 * 5 / 7)", "unstated_rounding"),
+        ("How many are in one part of 7?", "list(map(round, [12 * 5 / 7]))[0]", "unstated_rounding"),
+        ("How many are in one part of 7, to two decimals?", "round(12 * 5 / 7, 2)", "8.57"),
+        ("Rounded, how many are in one part of 7?", "round(12 * 5 / 7)", "9"),
+        ("How many are in one part of 8?", "round(12 * 5 / 8, 2)", "7.5"),  # which changes nothing
+        ("How many are in one part of 8?", "round(0.1 + 12 * 5 / 8 - 1 / 10, 2)", "number_not_in_problem"),
+        ("How many are in one part of 5?", "round(12 * 5 / 5)", "12"),
+    ],
+)
+def test_rounding_that_changes_the_answer_must_be_asked_for(run, end, value, answer):
+    found = propose(run, f"12 times 5 eggs. {end}", f"def f():\n    return {value}")
+    assert (found.reason if isinstance(found, Refusal) else found.answer) == answer
+
+
 def test_a_copy_of_a_reference_is_refused_whatever_its_layout(run):
     kind = MathWord()
     task = Task.create("math", WordProblem(PROBLEM, PROGRAM, "60"))

@@ -1,8 +1,8 @@
 """`math`: a word problem. The teacher adds a program that computes its answer; the student gives it in `\\boxed{}`.
 
 The program runs in the executor four times, in different processes. Its value is the right answer. Every number of
-the program must be stated in the problem (`quantities.py`). A student's answer is compared exactly if it is a plain
-decimal number. Any other form goes to math-verify, in the sandbox (`harness.py`).
+the program must be stated in the problem, and rounding asked for (`quantities.py`). A student's answer is compared
+exactly if it is a plain decimal number. Any other form goes to math-verify, in the sandbox (`harness.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from trl_populora.tasks.math.answers import (
 )
 from trl_populora.tasks.math.families import FAMILIES, wording
 from trl_populora.tasks.math.quantities import REASONS as QUANTITIES
-from trl_populora.tasks.math.quantities import check_numbers, gives_away, stated
+from trl_populora.tasks.math.quantities import ROUNDING, check_numbers, gives_away, rounds, stated
 from trl_populora.tasks.parsing import (
     completion_fences,
     fence,
@@ -66,6 +66,8 @@ def _populora_answer(original=f):
 
 f = _populora_answer
 """
+
+_UNROUNDED = "def round(number, ndigits=None):\n    return number\n\n\n"
 
 _MAX_NUMBER = 8192  # bytes of the largest fraction in canonical form; a larger value is not read
 _LONG_TYPES = {b"s": "str", b"b": "bytes", b"[": "list", b"(": "tuple", b"{": "dict", b"<": "set", b"|": "frozenset"}
@@ -210,24 +212,25 @@ class MathWord(TaskType):
         return Draft(self.key(draft), draft)
 
     def verify(self, drafts: Sequence[Draft], run: Run) -> list[Payload | Refusal]:
-        jobs = [
-            Job(draft.content.program + _WRAPPER, ((),), deterministic=True, checked_bytes=_MAX_NUMBER)
-            for draft in drafts
+        programs = [draft.content.program for draft in drafts]
+        silent = [place for place, draft in enumerate(drafts) if _rounds_unasked(draft.content)]
+        programs += [_UNROUNDED + programs[place] for place in silent]
+        jobs = [Job(one + _WRAPPER, ((),), deterministic=True, checked_bytes=_MAX_NUMBER) for one in programs]
+        answers = [_answer(execution) for execution in run(jobs)]
+        unrounded = dict(zip(silent, answers[len(drafts) :], strict=True))
+        return [
+            self._finish(draft.content, answers[place], unrounded.get(place, answers[place]))
+            for place, draft in enumerate(drafts)
         ]
-        return [self._finish(draft.content, execution) for draft, execution in zip(drafts, run(jobs), strict=True)]
 
-    def _finish(self, draft: WordProblem, execution: Execution) -> Payload | Refusal:
-        if execution.status is not Status.OK:
-            return refused_by(execution)
-        data = execution.values[0].data or b""
-        if len(data) > _MAX_NUMBER:
-            return Refusal("not_a_number", f"a value of type {_LONG_TYPES.get(data[:1], 'unknown')}")
-        answer = answer_text(execution.values[0].value)
+    def _finish(self, draft: WordProblem, answer: str | Refusal, unrounded: str | Refusal) -> Payload | Refusal:
         if isinstance(answer, Refusal):
             return answer
-        tree = parse(draft.program)  # which succeeded in `_draft`
-        if not isinstance(tree, Refusal) and gives_away(draft.problem, tree, Fraction(answer)):
+        tree = ast.parse(draft.program)
+        if gives_away(draft.problem, tree, Fraction(answer)):
             return Refusal("answer_in_problem", answer)
+        if answer != unrounded:
+            return Refusal("unstated_rounding", f"{answer}, and without `round` another number")
         return WordProblem(draft.problem, draft.program, answer)
 
     def propose_completion(self, task: Task) -> str:
@@ -310,6 +313,20 @@ class MathWord(TaskType):
             _between(math.log10(1 + abs(Fraction(answer))), 0, 6),
         )
         return Features({**measured.known(), "problem_words": words, "problem_numbers": numbers}, self.id, point)
+
+
+def _rounds_unasked(draft: WordProblem) -> bool:
+    return not ROUNDING.search(draft.problem.lower()) and rounds(ast.parse(draft.program))
+
+
+def _answer(execution: Execution) -> str | Refusal:
+    """The value of a program as an answer."""
+    if execution.status is not Status.OK:
+        return refused_by(execution)
+    data = execution.values[0].data or b""
+    if len(data) > _MAX_NUMBER:
+        return Refusal("not_a_number", f"a value of type {_LONG_TYPES.get(data[:1], 'unknown')}")
+    return answer_text(execution.values[0].value)
 
 
 def _between(value: float, low: float, high: float) -> float:

@@ -13,6 +13,7 @@ answer, nothing has to be solved. So these rules hold:
 - Every word in a string of the program is a word of the problem, so that no number hides in `len("...")`.
 - The program uses at least one number that the problem states.
 - The problem states the answer only if the program uses that number, too.
+- If `round` changes the answer, the problem has a word that asks for it (`ROUNDING`).
 
 These rules find mistakes. They do not find every bad intention, because any number can be computed from 0, 1 and 2.
 A problem with such a program cannot be solved, and with `teacher_reward: solvable` its author gets no reward for it.
@@ -36,6 +37,7 @@ REASONS = {
     "text_not_in_problem": "a string of the program has words that are not in the problem",
     "no_numbers": "the program uses no number of the problem",
     "answer_in_problem": "the problem states its answer",
+    "unstated_rounding": "the program rounds its answer, and the problem does not ask for it",
 }
 
 _UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
@@ -83,6 +85,11 @@ COMMON = {
     }.items()
 }
 """Numbers that a problem need not state if it has one of these words, in singular or plural."""
+
+ROUNDING = re.compile(
+    r"\b(round\w*|nearest|decimals?|whole|integers?|digits?|places|approximat\w*|estimat\w*|cents?)\b"
+)
+"""A problem with one of these words may ask for a rounded answer."""
 
 _EXEMPT = frozenset({Fraction(0), Fraction(1), Fraction(2), Fraction(1, 2)})
 _FRACTIONS = {"½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"}
@@ -238,6 +245,11 @@ def check_numbers(problem: str, tree: ast.AST) -> Refusal | None:
     if not constants(tree) & numbers.known:
         return Refusal("no_numbers", "the program uses no number that the problem states")
     return None
+
+
+def rounds(tree: ast.AST) -> bool:
+    """Whether a program has the name `round`."""
+    return any(isinstance(node, ast.Name) and node.id == "round" for node in ast.walk(tree))
 
 
 def gives_away(problem: str, tree: ast.AST, answer: Fraction) -> bool:
