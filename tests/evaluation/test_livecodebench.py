@@ -6,6 +6,7 @@ import zlib
 
 import pytest
 
+from trl_populora.evaluation import make_exams
 from trl_populora.evaluation.benchmarks.livecodebench import LIVECODEBENCH
 from trl_populora.evaluation.graders.programs import ProgramTests, program_reference, read_tests
 from trl_populora.executor import Execution, Status
@@ -209,6 +210,66 @@ def test_failures_of_the_sandbox_are_spared():
     assert verdicts(failing, SUM, READ) == ["spared"]
     full = ProgramTests(lambda jobs: [Execution(Status.TOO_LARGE, (), 0.0, 0) for _ in jobs])
     assert verdicts(full, SUM, READ) == ["failed"]
+
+
+@pytest.fixture
+def four_contests(tmp_path):
+    """Records of four days, one of which is a `datetime` as text."""
+    days = {"a": "2024-01-01T00:00:00", "b": "2024-08-01T00:00:00", "c": "2024-08-02 12:30:00", "d": "2025-02-01"}
+    records = [SUM | {"question_id": one, "contest_date": day} for one, day in days.items()]
+    (tmp_path / "livecodebench.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("window", "ids"),
+    [
+        ("[2024-08-01:2025-02-01]", "bcd"),
+        ("[2024-08-02:2024-08-02]", "c"),
+        ("[2024-08-02:]", "cd"),
+        ("[:2024-08-01]", "ab"),
+        ("[2024-01-01:][:2]", "ab"),
+        ("[2024-08-01:][:3]", "bcd"),
+        ("[:3]", "abc"),
+        ("", "abcd"),
+    ],
+)
+def test_an_exam_has_the_problems_of_its_dates(four_contests, window, ids):
+    (exam,) = make_exams([f"livecodebench{window}"], {}, data=four_contests)
+    assert [one.id for one in exam.questions] == [*ids]
+    assert exam.name == f"livecodebench{window}".removesuffix("[:3]" if ids == "bcd" else "-")
+    whole = make_exams(["livecodebench"], {}, data=four_contests)[0]
+    assert (exam.version == whole.version) == (len(ids) == 4)
+
+
+def test_exams_of_other_dates_are_other_exams_with_files_of_their_own(four_contests):
+    names = ["livecodebench", "livecodebench[2024-08-01:]", "livecodebench[:2024-08-01]", "livecodebench[:2]"]
+    exams = make_exams(names, {}, data=four_contests)
+    assert [exam.name for exam in exams] == names and len({exam.file_stem for exam in exams}) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("livecodebench[2024-08-32:]", "2024-08-32 is no date"),
+        ("livecodebench[2024-08-01:2024-07-31]", "2024-07-31 is before 2024-08-01"),
+        ("livecodebench[2026-01-01:]", "has no record of these dates"),
+        ("livecodebench[2024-08:]", "2024-08:. is neither .* nor a window of dates such as"),
+        ("livecodebench[:2][2024-08-01:]", "is neither"),
+        ("gsm8k[2024-08-01:]", "the records of gsm8k have no dates"),
+        ("held_out[2024-08-01:]", "only benchmarks have dates. Leave .2024-08-01:. out"),
+    ],
+)
+def test_dates_that_make_no_exam_are_refused(four_contests, name, said):
+    with pytest.raises(ValueError, match=said):
+        make_exams([name], {"code_o": object()}, data=four_contests)
+
+
+def test_a_record_without_a_date_is_named(tmp_path):
+    (tmp_path / "livecodebench.jsonl").write_text(json.dumps(SUM | {"contest_date": None}) + "\n")
+    assert len(LIVECODEBENCH.exam(str(tmp_path)).questions) == 1
+    with pytest.raises(ValueError, match=r"record 1 has no date, and .* \(contest_date=None\)"):
+        make_exams(["livecodebench[2024-08-01:]"], {}, data=str(tmp_path))
 
 
 def test_records_come_from_a_file(tmp_path):

@@ -1,21 +1,25 @@
 """From names to exams: `held_out`, `held_out_easy`, `tasks:PATH`, a benchmark's id, or `module:Name`; each may end in
-`[:N]` for its first N questions."""
+`[:N]` for its first N questions, and a benchmark with dates before that in `[2024-08-01:2025-02-01]`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from datetime import date
+from typing import Any, NamedTuple
 
 from ..extras import MissingPackageError
 from ..run_files.layout import TABLE_SUFFIX
 from ..settings import suggest
 from ..tasks import TaskType, make_task_types
 from ..tasks.registry import BUILT_IN as TYPES
-from .benchmarks import BUILT_IN, Benchmark, benchmark
+from .benchmarks import BUILT_IN, Benchmark, Window, benchmark
 from .exam import Exam
 from .held_out import LEVELS, frozen_exam, held_out_exam, task_keys
+
+
+_DAY = r"\d{4}-\d\d-\d\d"
 
 
 def make_exams(
@@ -80,7 +84,7 @@ def _every_type(types: Mapping[str, TaskType]) -> Mapping[str, TaskType]:
 
 def needs_task_types(name: str) -> bool:
     """Whether the exam of this name is made of tasks."""
-    return _split(name)[0] in LEVELS or name.startswith("tasks:")
+    return _split(name).whole in LEVELS or name.startswith("tasks:")
 
 
 def check_grader(name: str) -> None:
@@ -95,8 +99,10 @@ def check_grader(name: str) -> None:
 
 def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = None, limit: int | None = None) -> Exam:
     """One exam; see [`make_exams`]."""
-    whole, count = _split(name)
+    whole, window, count = _split(name)
     counts = [most for most in (count, limit) if most is not None]
+    if window and not isinstance(_made_by(name), Benchmark):
+        raise ValueError(f"exam {name!r}: only benchmarks have dates. Leave {window} out.")
     if needs_task_types(name):
         if not types:
             raise ValueError(
@@ -106,14 +112,15 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
         exam = held_out_exam(types, whole) if whole in LEVELS else frozen_exam(whole.removeprefix("tasks:"), types)
     elif (found := _made_by(name)) is not None:
         few = min(counts, default=None)
-        exam = found.exam(data, limit=few) if isinstance(found, Benchmark) else _called(name, found)
+        exam = found.exam(data, limit=few, window=window) if isinstance(found, Benchmark) else _called(name, found)
         own = exam.name.partition("[")[0]
         if own in LEVELS or (own in BUILT_IN and found != benchmark(own)):
             raise ValueError(f"exam {name!r} calls itself {exam.name!r}, as an exam of this package does: rename it.")
     else:
         raise ValueError(
             f"exam {name!r} is unknown. {suggest(whole, [*LEVELS, *BUILT_IN])} Frozen tasks are named 'tasks:PATH', a "
-            "benchmark or exam of yours 'module:Name'; '[:N]' at the end takes the first N questions."
+            "benchmark or exam of yours 'module:Name'; '[:N]' at the end takes the first N questions, "
+            "'[2024-08-01:2025-02-01]' those of these dates."
         )
     for most in counts:
         exam = exam.first(most)
@@ -127,21 +134,46 @@ def _called(name: str, function: Callable[[], Any]) -> Exam:
         raise
     except Exception as error:  # a user's
         raise ValueError(
-            f"exam {name!r}: {_split(name)[0]}() failed ({type(error).__name__}: {error}). It is called without "
+            f"exam {name!r}: {_split(name).whole}() failed ({type(error).__name__}: {error}). It is called without "
             "arguments and returns an Exam."
         ) from error
     if not isinstance(exam, Exam):
-        raise ValueError(f"exam {name!r}: {_split(name)[0]} gives {exam!r}, not a trl_populora.evaluation.Exam.")
+        raise ValueError(f"exam {name!r}: {_split(name).whole} gives {exam!r}, not a trl_populora.evaluation.Exam.")
     exam.make_grader(None)  # refused now if it cannot be made
     return exam
 
 
 def _made_by(name: str) -> Any:
     """The benchmark or the function behind an exam's name; `None` for exams of tasks and unknown names."""
-    whole, _ = _split(name)
+    whole = _split(name).whole
     return benchmark(whole) if not needs_task_types(name) and (":" in whole or whole in BUILT_IN) else None
 
 
-def _split(name: str) -> tuple[str, int | None]:
-    found = re.search(r"\[:(\d+)\]\Z", name)
-    return (name[: found.start()], int(found[1])) if found else (name, None)
+class _Parts(NamedTuple):
+    whole: str
+    window: Window | None
+    count: int | None
+
+
+def _split(name: str) -> _Parts:
+    """`"livecodebench[2024-08-01:][:50]"` as its parts. Raises `ValueError` for other brackets."""
+    whole, window, count = name, None, None
+    if found := re.search(r"\[:(\d+)\]\Z", whole):
+        whole, count = whole[: found.start()], int(found[1])
+    if found := re.search(rf"\[({_DAY})?:({_DAY})?\]\Z", whole):
+        whole, window = whole[: found.start()], Window(_day(name, found[1]), _day(name, found[2]))
+        if window.start and window.end and window.end < window.start:
+            raise ValueError(f"exam {name!r}: {window.end} is before {window.start}. Name the first date first.")
+    if whole.endswith("]") and not whole.startswith("tasks:"):
+        raise ValueError(
+            f"exam {name!r}: {whole[whole.rfind('[') :]} is neither '[:50]', for the first questions, nor a window of "
+            "dates such as '[2024-08-01:2025-02-01]'."
+        )
+    return _Parts(whole, window, count)
+
+
+def _day(name: str, text: str | None) -> date | None:
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError as error:
+        raise ValueError(f"exam {name!r}: {text} is no date ({error}).") from None

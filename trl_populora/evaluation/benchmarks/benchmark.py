@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
     from ..grading import Grader
 
 Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Dates from `start` to `end`, both included; `None` is open. As text: `"[2024-08-01:2025-02-01]"`."""
+
+    start: date | None
+    end: date | None
+
+    def __contains__(self, day: object) -> bool:
+        return isinstance(day, date) and (self.start or date.min) <= day <= (self.end or date.max)
+
+    def __str__(self) -> str:
+        return f"[{self.start or ''}:{self.end or ''}]"
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,8 @@ class Benchmark:
         grader (`Callable[[Run | None], Grader]`): Makes its grader.
         gold (`Callable[[Record], str]`, *optional*): Makes a completion from the record's own right answer. The grader
             must accept it (`benchmarks/gold.py` checks that). Unset if records have no answer.
+        date_column (`str`, *optional*): Column with the date of a record (ISO 8601). Then exams may have a window of
+            dates.
         dirty (`Mapping[str, str]`, *optional*): Id of a question whose own right answer is not accepted -> the reason.
         max_completion_length (`int`, *optional*, defaults to `512`): Maximum tokens of an answer.
         samples (`int`, *optional*, defaults to `1`), temperature (`float`, *optional*, defaults to `0.0`):
@@ -49,6 +66,7 @@ class Benchmark:
     question: Callable[[Record, int], Question]
     grader: Callable[[Run | None], Grader]
     gold: Callable[[Record], str] | None = None
+    date_column: str | None = None
     config: str | None = None
     split: str = "test"
     revision: str = "main"
@@ -69,27 +87,46 @@ class Benchmark:
         rows, source = self._rows(data)
         return [*rows], source
 
-    def exam(self, data: str | None = None, *, limit: int | None = None) -> Exam:
+    def exam(self, data: str | None = None, *, limit: int | None = None, window: Window | None = None) -> Exam:
         """All questions, or the first `limit` as of [`Exam.first`]; `data` as in [`Benchmark.records`]. A record is
         kept in memory only until its question is made, and those after a limit are not read.
 
+        Args:
+            data (`str`, *optional*): As in [`Benchmark.records`].
+            limit (`int`, *optional*): Number of first questions.
+            window ([`Window`], *optional*): Only records of these dates. It is a part of the exam's name.
+
         Raises:
-            ValueError: As there, or if a record cannot be made into a question; the message names the record.
+            ValueError: As there, or if a record cannot be made into a question or has no date; the message names the
+                record. If no record is of these dates, or this benchmark has none.
         """
+        if window and not self.date_column:
+            raise ValueError(f"{self.id}{window}: the records of {self.id} have no dates. Leave the dates out.")
         rows, source = self._rows(data)
-        rows = islice(rows, None if limit is None else max(limit, 0) + 1)  # one more, which tells whether that is all
-        questions = tuple(self._question(row, place, source) for place, row in enumerate(rows))
-        exam = self._exam(questions, source)
+        places = ((place, row) for place, row in enumerate(rows) if not window or self._date(row, place) in window)
+        places = islice(places, None if limit is None else max(limit, 0) + 1)  # one more: whether that is all
+        questions = tuple(self._question(row, place, source) for place, row in places)
+        if window and not questions:
+            raise ValueError(f"{self.id}{window}: {_place(source)} has no record of these dates.")
+        exam = self._exam(questions, source, window)
         return exam if limit is None else exam.first(limit)
 
     def check_grader(self) -> None:
         """Raises `ValueError` if its grader cannot be made here, as without a package; no data are read."""
         self._exam((Question("", chat(""), ""),), {}).make_grader(None)
 
-    def _exam(self, questions: tuple[Question, ...], source: Mapping[str, str]) -> Exam:
-        return Exam(
-            self.id, questions, self.grader, self.max_completion_length, self.samples, self.temperature, source
-        )
+    def _exam(self, questions: tuple[Question, ...], source: Mapping[str, str], window: Window | None = None) -> Exam:
+        name = f"{self.id}{window or ''}"
+        return Exam(name, questions, self.grader, self.max_completion_length, self.samples, self.temperature, source)
+
+    def _date(self, row: Record, place: int) -> date:
+        try:
+            return date.fromisoformat(str(row.get(self.date_column or ""))[:10])  # a time of day may follow
+        except ValueError:
+            raise ValueError(
+                f"{self.id}: record {place + 1} has no date, and the exam has a window of dates "
+                f"({self.date_column}={row.get(self.date_column or '')!r})."
+            ) from None
 
     def _question(self, row: Record, place: int, source: Mapping[str, str]) -> Question:
         try:

@@ -52,6 +52,7 @@ LIVECODEBENCH = Benchmark(
         "metadata",
     ),
     question=_question,
+    date_column="contest_date",
     grader=ProgramTests,
     max_completion_length=2048,
     samples=10,
