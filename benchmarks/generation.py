@@ -52,7 +52,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs and no compilation")
     parser.add_argument("--steps", type=int, default=3, help="optimizer steps of each whole-step run")
     parser.add_argument("--batch", type=int, default=4, help="most rows of a micro-batch in a whole step")
-    parser.add_argument("--files", action="store_true", help="adapters reach the engine as files, as with a server")
+    parser.add_argument("--files", action="store_true", help="files instead of memory, except in whole steps")
     parser.add_argument("--steps-of", type=int, nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.rows % args.members:

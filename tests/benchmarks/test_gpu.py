@@ -213,7 +213,7 @@ def test_triton_that_does_not_work_is_in_the_table_and_later_stages_do_without(p
         raise FileNotFoundError("/sbin/ldconfig")
 
     monkeypatch.setattr(parts.machine, "loss_error", broken)
-    monkeypatch.setattr(parts.machine.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(chunked_logprob, "_TRITON_AVAILABLE", True)
     monkeypatch.setattr(chunked_logprob, "_MM_OUT_DTYPE", True)

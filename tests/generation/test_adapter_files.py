@@ -176,7 +176,26 @@ def test_weights_stay_in_memory_for_an_engine_of_this_process(tmp_path, rslora):
     store.remove([second])
     assert store.take_changed() == [] and sorted(store.weights) == ["teacher_0-run-1"]
     store.close()
-    assert not os.path.exists(store.folder)
+    assert not os.path.exists(store.folder) and not store.weights
+
+
+def test_an_interrupt_leaves_nothing(files, monkeypatch):
+    """Ctrl-C in a notebook, while threads still write."""
+    before = files.take_changed()
+    perturb(files.population, 0.5, seed=7)
+    submit = adapters.ThreadPoolExecutor.submit
+
+    def interrupted(pool, work, version):
+        if version.member == "student_1":
+            raise KeyboardInterrupt
+        return submit(pool, work, version)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(adapters.ThreadPoolExecutor, "submit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            files.take_changed()
+    assert sorted(os.listdir(files.folder)) == sorted(version.name for version in before)
+    assert len(files.take_changed()) == len(before)
 
 
 def test_guests_travel_like_members(tmp_path):

@@ -534,6 +534,8 @@ def test_engines_that_take_weights_from_memory_need_no_folder(monkeypatch):
         (False, "1", None, False),
         (False, "0", None, True),
         (False, "0", "mp", False),
+        (True, None, "none", False),
+        (False, "0", "none", True),
     ],
 )
 def test_which_engines_are_in_this_process(monkeypatch, gpu, variable, backend, in_memory):
@@ -541,8 +543,10 @@ def test_which_engines_are_in_this_process(monkeypatch, gpu, variable, backend, 
     monkeypatch.delenv("VLLM_ENABLE_V1_MULTIPROCESSING", raising=False)
     if variable:
         monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", variable)
-    settings = {} if backend is None else {"distributed_executor_backend": backend}
+    settings = {} if backend is None else {"distributed_executor_backend": {"none": None}.get(backend, backend)}
     assert VLLMEngine(**settings).in_memory is in_memory
+    for size in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
+        assert VLLMEngine(**settings, **{size: 2}).in_memory is (gpu and backend is None), "workers elsewhere"
 
 
 def settings_of(**settings):

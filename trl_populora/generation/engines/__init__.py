@@ -1,6 +1,6 @@
 """Engines that serve the population's adapters, and the sampler that updates and checks them.
 
-`EngineSampler` has the parts that all engines share: adapter files and versions (`adapters`), the canary (`canary`),
+`EngineSampler` has the parts that all engines share: adapters and their versions (`adapters`), the canary (`canary`),
 ranks and restarts. An `Engine` loads and unloads adapters and samples: `VLLMEngine` in this process, `ServerEngine`
 over HTTP, `ServersEngine` over HTTP to several servers.
 """

@@ -79,7 +79,6 @@ class AdapterStore:
     Attributes:
         weights (`dict[str, dict[str, torch.Tensor]]`):
             With `in_memory`, the matrices of each version by its name, under PEFT's names, on the host.
-        digests (`dict[str, bytes]`): Hash of the current version of each adapter.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class AdapterStore:
             )
         os.chmod(self.folder, 0o755)  # a server may run as somebody else
         self._close = weakref.finalize(self, _remove, self.folder, os.getpid())
-        self.digests: dict[str, bytes] = {}
+        self._digests: dict[str, bytes] = {}
         self._current: dict[str, AdapterVersion] = {}
         self._superseded: list[AdapterVersion] = []
         self._numbers = count(1)
@@ -152,7 +151,7 @@ class AdapterStore:
             with copying:
                 tensors, flat = self.pack(self.population.factors(version.member))
             digest = xxhash.xxh3_128_digest(flat.view(torch.uint8).numpy().data)
-            if digest == self.digests.get(version.member) and not everything:
+            if digest == self._digests.get(version.member) and not everything:
                 return None
             self.keep(version, tensors, self.config_of(version.member))
             return digest
@@ -160,9 +159,9 @@ class AdapterStore:
         versions, copying = list(map(self.new_version, adapter_names(self.population))), Lock()  # a copy at a time
         if torch.cuda.is_available():  # other threads have another stream, if vLLM has changed that of this one
             torch.cuda.current_stream().synchronize()
-        with ThreadPoolExecutor(WRITERS) as pool:
-            jobs = [pool.submit(changed, version) for version in versions]
         try:
+            with ThreadPoolExecutor(WRITERS) as pool:
+                jobs = [pool.submit(changed, version) for version in versions]
             taken = {version: digest for version, job in zip(versions, jobs, strict=True) if (digest := job.result())}
         except BaseException:  # the next call takes all of them again
             self.remove(versions)
@@ -170,7 +169,7 @@ class AdapterStore:
         for version, digest in taken.items():
             if version.member in self._current:
                 self._superseded.append(self._current[version.member])
-            self._current[version.member], self.digests[version.member] = version, digest
+            self._current[version.member], self._digests[version.member] = version, digest
         return list(taken)
 
     def new_version(self, member: str) -> AdapterVersion:
@@ -227,8 +226,14 @@ class AdapterStore:
                 )
         return config
 
+    @property
+    def state(self) -> dict[str, tuple[str, bytes]]:
+        """Name and hash of the current version of each adapter."""
+        return {name: (version.name, self._digests[name]) for name, version in self._current.items()}
+
     def close(self) -> None:
         self._close()
+        self.weights.clear()
 
 
 def read_factors(version: AdapterVersion, like: Factors, weights: Mapping[str, Mapping[str, Tensor]]) -> Factors:

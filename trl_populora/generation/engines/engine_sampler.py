@@ -84,11 +84,10 @@ class EngineSampler(Sampler):
         self._newest: dict[str, AdapterVersion] = {}  # as `serving`, unless the last sync has failed
         self._outdated: list[AdapterVersion] = []  # earlier versions that the engine may still hold
         # `None` on processes that neither write files nor have an engine that takes weights from memory
-        self.store: AdapterStore = None  # pyright: ignore[reportAttributeAccessIssue]
+        self.store: AdapterStore
         run = self._share(secrets.token_hex(4))  # ranks that sample together call a version by the same name
-        if self._takes:
-            settings = {"dtype": self.dtype, "folder": adapter_dir, "in_memory": engine.in_memory, "run": run}
-            self.store = AdapterStore(population, **settings)
+        kept = {"dtype": self.dtype, "folder": adapter_dir, "in_memory": engine.in_memory, "run": run}
+        self.store = self._together(lambda: AdapterStore(population, **kept), here=self._takes)
         base = population.base_model.name_or_path or ""
         names = adapter_names(population)
         max_rank = max(population.lora_configs[name].r for name in names)
@@ -388,8 +387,8 @@ class EngineSampler(Sampler):
         taken = self._together(take, here=self._takes)
         if not self.engine.in_memory:
             return self._share(taken)
-        first, digests = self._share(self.store.digests), self.store.digests
-        self._together(lambda: _check_alike(first, digests), here=True)
+        first, own = self._share(self.store.state), self.store.state
+        self._together(lambda: _check_alike(first, own), here=True)
         return taken
 
     def _share(self, value: Any) -> Any:
@@ -397,8 +396,8 @@ class EngineSampler(Sampler):
         return value if self._alone else broadcast_object_list([value])[0]
 
 
-def _check_alike(first: Mapping[str, bytes], digests: Mapping[str, bytes]) -> None:
-    if other := [name for name, digest in digests.items() if digest != first[name]]:
+def _check_alike(first: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    if other := [name for name, version in own.items() if version != first.get(name)]:
         raise EngineError(
             f"{', '.join(map(repr, other))} differ from those of the main process, so processes would learn from "
             "completions of different weights. Resume from the last checkpoint, and report it."

@@ -81,13 +81,14 @@ class VLLMEngine(Engine):
             raise ValueError(f"vllm_engine_kwargs must leave {', '.join(own)} out: the population decides them.")
         self.max_loras, self.tensor_parallel_size, self.engine_kwargs = max_loras, tensor_parallel_size, engine_kwargs
         self.enable_sleep_mode, self.asleep = enable_sleep_mode, False
-        # vLLM puts a "uni" engine into a process of its own, unless the environment says otherwise.
-        backend = (
-            engine_kwargs.get("distributed_executor_backend")
-            or ("uni", "external_launcher")[torch.cuda.is_available()]
+        executor = engine_kwargs.get(
+            "distributed_executor_backend", "external_launcher" if torch.cuda.is_available() else None
         )
+        other_sizes = [engine_kwargs.get(f"{kind}_parallel_size", 1) for kind in ("pipeline", "data")]
+        # Otherwise vLLM puts the engine, or its workers, into other processes.
+        plain = executor in (None, "uni") and max(tensor_parallel_size, *other_sizes) == 1
         alone = os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "0"
-        self.in_memory = backend == "external_launcher" or (backend == "uni" and alone)
+        self.in_memory = executor == "external_launcher" or (plain and alone)
 
     def start(self, spec: EngineSpec) -> None:
         if not spec.model:

@@ -40,7 +40,8 @@ class TrainersAdapters:
                 **settings: Any,
             ) -> LoRAModel:
                 peft_helper.vllm_lora_scaling_factor = 1.0  # B has it, and must not be multiplied in place
-                tensors = weights[os.path.basename(lora_dir)]
+                if (tensors := weights.get(os.path.basename(lora_dir))) is None:
+                    raise ValueError("the engine is not in the trainer's process, and cannot take it from memory.")
                 model = cls.from_lora_tensors(tensors=tensors, peft_helper=peft_helper, **settings)
                 if unknown := sorted({name.rpartition(".")[2] for name in model.loras} - expected_lora_modules):
                     raise ValueError(f"vLLM has no adapters for {', '.join(unknown)} in this model.")
