@@ -17,8 +17,8 @@ from ..run_files.files import write_json, write_table
 from ..run_files.layout import EVALUATION_FILE, answers_file
 from ..run_files.run import BASE
 from .evaluating import ExamRun
-from .results import COLUMNS, per_question
-from .statistics import LEVEL, chosen_elsewhere, difference, mean_rates, pass_at_k, share
+from .results import COLUMNS
+from .statistics import LEVEL, chosen_elsewhere, difference, mean_rates, pass_at_k, per_question, share
 
 
 RECORD_FORMAT = 1

@@ -13,6 +13,7 @@ import numpy as np
 
 from .answering import Sample
 from .exam import Exam
+from .statistics import per_question
 
 
 COLUMNS: Mapping[str, type] = {
@@ -109,9 +110,3 @@ class ExamResult:
             }
             for one in self.samples
         ]
-
-
-def per_question(scores: np.ndarray) -> np.ndarray:
-    """Mean over samples, without spared ones: `(questions, samples)` -> `(questions,)`; NaN if all are spared."""
-    judged = (~np.isnan(scores)).sum(axis=1)
-    return np.where(judged > 0, np.nansum(scores, axis=1) / np.maximum(judged, 1), math.nan)

@@ -136,11 +136,15 @@ def pass_at_k(scores: np.ndarray, k: int) -> np.ndarray:
     return rates
 
 
+def per_question(scores: np.ndarray) -> np.ndarray:
+    """Mean over samples, without spared ones: `(questions, samples)` -> `(questions,)`; NaN if all are spared."""
+    judged = (~np.isnan(scores)).sum(axis=1)
+    return np.where(judged > 0, np.nansum(scores, axis=1) / np.maximum(judged, 1), math.nan)
+
+
 def mean_rates(players: Sequence[np.ndarray]) -> np.ndarray:
     """Mean over players for each question, without NaN; shape `(questions,)`."""
-    table = np.stack(players)
-    known = ~np.isnan(table)
-    return np.where(known.any(axis=0), np.nansum(table, axis=0) / np.maximum(known.sum(axis=0), 1), math.nan)
+    return per_question(np.stack(players).T)
 
 
 def chosen_elsewhere(players: Sequence[np.ndarray], *, weakest: bool = False, seed: int = 0) -> np.ndarray:
@@ -167,8 +171,7 @@ def chosen_elsewhere(players: Sequence[np.ndarray], *, weakest: bool = False, se
     rates = np.full(count, math.nan)
     for fold in range(dealt.max() + 1):
         others, own = table[:, dealt != fold], dealt == fold
-        known = (~np.isnan(others)).sum(axis=1)
-        means = np.where(known > 0, np.nansum(others, axis=1) / np.maximum(known, 1), math.nan)
+        means = per_question(others)
         if np.isnan(means).all():
             continue
         target = np.nanmin(means) if weakest else np.nanmax(means)
