@@ -67,10 +67,8 @@ def collect_answers(
     lengths = [sum(len(message["content"]) for message in one.prompt) for one in exam.questions]
     by_length = sorted(range(len(lengths)), key=lambda i: (lengths[i], i))
     known = {(one.player, one.question, one.number): one for one in answered}
-    places = {}  # the noise stream of a row depends on the row alone
     for players in (list(members), [BASE] if base else []):
         rows = [(player, i, k) for i in by_length for k in range(samples) for player in players]
-        places.update({row: (row[1] * samples + row[2]) for row in rows})
         for start in range(0, len(rows), rows_per_call):
             wanted = [row for row in rows[start : start + rows_per_call] if row not in known]
             if not wanted:
@@ -79,7 +77,7 @@ def collect_answers(
                 [exam.questions[i].prompt for _, i, _ in wanted],
                 [None if player == BASE else player for player, _, _ in wanted],
                 seed=seed,
-                streams=[places[row] for row in wanted],
+                streams=[i * samples + k for _, i, k in wanted],  # a row's noise depends on the row alone
             )
             new = [
                 Sample(*row, one.text, tokens=len(one.ids), prompt_tokens=len(one.prompt_ids))
