@@ -277,6 +277,11 @@ def features_of(task_type: TaskType, task: Task) -> Features | None:
     )
 
 
+def on_scale(value: float, low: float, high: float) -> float:
+    """A coordinate of [`Features`]: the place of a value on a scale from 0 at `low` to 1 at `high`."""
+    return min(max((value - low) / (high - low), 0.0), 1.0)
+
+
 def refused_by(execution: Execution) -> Refusal:
     """The refusal for an execution that is not `ok`. Its reason is the status. `infra_error` means that the executor
     failed.

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
+from trl_populora.tasks.base import on_scale
 from trl_populora.tasks.code.hygiene import parse
 from trl_populora.tasks.task import Refusal
 
@@ -90,10 +91,7 @@ def place(complexity: Complexity, outputs: Sequence[str]) -> tuple[float, float,
         math.log(complexity.cyclomatic),
         math.log(max(sum(lengths) / len(lengths), 1.0)) if lengths else 0.0,
     )
-    a, b, c, d = (
-        min(max((value - low) / (high - low), 0.0), 1.0)
-        for value, (low, high) in zip(raw, RANGES.values(), strict=True)
-    )
+    a, b, c, d = (on_scale(value, *ends) for value, ends in zip(raw, RANGES.values(), strict=True))
     return a, b, c, d
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from trl_populora.executor import Execution, Job, Status
 from trl_populora.extras import require
-from trl_populora.tasks.base import Features, Message, Run, TaskType, refused_by
+from trl_populora.tasks.base import Features, Message, Run, TaskType, on_scale, refused_by
 from trl_populora.tasks.code.complexity import program_complexity
 from trl_populora.tasks.code.hygiene import ALLOWED_MODULES, BANNED_NAMES, parse
 from trl_populora.tasks.code.hygiene import REASONS as HYGIENE
@@ -307,10 +307,10 @@ class MathWord(TaskType):
         numbers, words = len(stated(problem).known), len(problem.split())
         # Coordinates go from 0, about `return 3 + 4`, to 1, about a page of text and program (our choice).
         point = (
-            _between(math.log(measured.ast_nodes), math.log(8), math.log(300)),
-            _between(math.log(words or 1), math.log(8), math.log(200)),
-            _between(numbers, 0, 20),
-            _between(math.log10(1 + abs(Fraction(answer))), 0, 6),
+            on_scale(math.log(measured.ast_nodes), math.log(8), math.log(300)),
+            on_scale(math.log(words or 1), math.log(8), math.log(200)),
+            on_scale(numbers, 0, 20),
+            on_scale(math.log10(1 + abs(Fraction(answer))), 0, 6),
         )
         return Features({**measured.known(), "problem_words": words, "problem_numbers": numbers}, self.id, point)
 
@@ -327,8 +327,3 @@ def _answer(execution: Execution) -> str | Refusal:
     if len(data) > _MAX_NUMBER:
         return Refusal("not_a_number", f"a value of type {_LONG_TYPES.get(data[:1], 'unknown')}")
     return answer_text(execution.values[0].value)
-
-
-def _between(value: float, low: float, high: float) -> float:
-    """A value on a scale from 0 at `low` to 1 at `high`."""
-    return min(max((value - low) / (high - low), 0.0), 1.0)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from trl_populora.executor import Execution, Job, Status
-from trl_populora.tasks.base import Features, Message, Run, TaskType, refused_by, word_pairs
+from trl_populora.tasks.base import Features, Message, Run, TaskType, on_scale, refused_by, word_pairs
 from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes, reserved_in, unseen_in
 from trl_populora.tasks.sql.families import FAMILIES
 from trl_populora.tasks.sql.harness import MODULE, PROGRAM, run_query
@@ -254,10 +254,10 @@ class Sql(TaskType):
         measures = {"tables": len(tables), "rows": sum(len(table.rows) for table in tables), **measure(tokens)}
         # 0 is the simplest task, 1 a page of SQL (our choice).
         point = (
-            _share(math.log(len(tokens) / 4) / math.log(60)),
-            _share((measures["tables"] - 1 + measures["joins"]) / 6),
-            _share(measures["clauses"] / 8),
-            _share(measures["nesting"] / 4),
+            on_scale(math.log(len(tokens) / 4), 0, math.log(60)),
+            on_scale(measures["tables"] - 1 + measures["joins"], 0, 6),
+            on_scale(measures["clauses"], 0, 8),
+            on_scale(measures["nesting"], 0, 4),
         )
         return Features(measures, self.id, point)
 
@@ -266,7 +266,3 @@ class Sql(TaskType):
 
     def key(self, payload: SqlTask) -> str:
         return task_key(read_tables(payload.tables), payload.query)
-
-
-def _share(value: float) -> float:
-    return min(1.0, max(0.0, value))
