@@ -73,7 +73,6 @@ class SelfPlaySource(RowSource):
 
     def setup(self, args: PopulationSelfPlayConfig, population: Population, sampler: Sampler, ranks: Ranks) -> None:
         super().setup(args, population, sampler, ranks)
-        self.evenly = args.shard_base  # every forward is then a collective
         self.executor = args.executor.make(ranks.cores)
         self.task_types = types_in_play(args, self.given_types)
         lengths = token_limits(args, self.task_types, sampler.count_tokens, sampler.read, sampler.max_length)
@@ -93,7 +92,6 @@ class SelfPlaySource(RowSource):
         check_room(args, self.task_types, self.buffer, lengths, population.base_model.config)
         self.hall = HallOfFame(args.hall_of_fame_size) if args.hall_of_fame_probability else None
         self.role_rewards: dict[str, float] = {}
-        self.ready_at = 0.0
         self._local_rows: list[Row] = []
         self._order: list[int] = []
 
@@ -117,7 +115,7 @@ class SelfPlaySource(RowSource):
         played = self.self_play.play(self._sample, round=round, step=step, crossing=crossing, versions=versions)
         self._order = self._dealt(played.rows)
         self.played = played._replace(rows=[played.rows[i] for i in self._order])
-        self.ready_at = time.perf_counter()
+        self._ready_at = time.perf_counter()
         start = self.ranks.index * len(inputs)
         self._local_rows = self.played.rows[start : start + len(inputs)]
         columns = [
@@ -192,7 +190,7 @@ class SelfPlaySource(RowSource):
             population=self.population,
             counts=self.execution_counts,
             tasks=task_metrics(self.played.record, self.buffer, self.task_types),
-            seconds=self.played.seconds | {"learn": time.perf_counter() - self.ready_at},
+            seconds=self.played.seconds | {"learn": time.perf_counter() - self._ready_at},
             grad_norms=grad_norms,
         )
         return replace(summary, rewards=self.role_rewards)
@@ -279,7 +277,7 @@ class SelfPlaySource(RowSource):
         return self.ranks.share(
             list(zip(prompts, adapters, strict=True)),
             lambda own, places: self.sampler([p for p, _ in own], [a for _, a in own], seed=seed, streams=places),
-            evenly=self.evenly,
+            evenly=self.args.shard_base,  # every forward is then a collective
             group=self.args.num_generations,
         )
 
