@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ...executor import Execution, Job, Limits, Status, Value
@@ -212,11 +213,7 @@ class FunctionTests(Grader):
             limits = Limits(seconds, 3 * seconds + 10, self._memory_mb, 2 * max(sizes) + 4096, 1 << 20)
             job = _job(code, question["header"], question["name"], part.calls, limits)
             job = replace(job, total_bytes=2 * sum(sizes) + _SLACK, lazy=True)
-
-            def fault(execution: Execution, part: _Part = part) -> str:
-                return _fault(question, part, execution)
-
-            yield Round(job, fault)
+            yield Round(job, partial(_fault, question, part))
 
 
 def _job(code: str, header: str, name: str, calls: tuple[tuple, ...], limits: Limits) -> Job:

@@ -10,6 +10,7 @@ import pickle
 import zlib
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 from ...executor import Execution, Job, Limits, Status
@@ -139,11 +140,8 @@ class ProgramTests(Grader):
         for number, test in enumerate(tests, 1):
             most = min(2 * len(test.output.encode("utf-8", "surrogatepass")) + 4096, _MOST_BYTES)
             limits = Limits(self._seconds, 3 * self._seconds + 10, self._memory_mb, most, _MOST_BYTES)
-
-            def fault(execution: Execution, number: int = number, test: Test = test) -> str:
-                return _fault(execution, function, number, test)
-
-            yield Round(Job(program, ((test.input,),), limits, modules=MODULES, lazy=True), fault)
+            job = Job(program, ((test.input,),), limits, modules=MODULES, lazy=True)
+            yield Round(job, partial(_fault, function, number, test))
 
 
 def _problem(reference: str) -> tuple[str | None, list[Test]]:
@@ -154,7 +152,7 @@ def _problem(reference: str) -> tuple[str | None, list[Test]]:
     return fields["function"], tests
 
 
-def _fault(execution: Execution, function: str | None, number: int, test: Test) -> str:
+def _fault(function: str | None, number: int, test: Test, execution: Execution) -> str:
     """Why a test is not passed; empty if it is."""
     (value,) = execution.values
     if value.status is not Status.OK:
