@@ -15,11 +15,7 @@ from .hub_tests import read_tests
 
 
 def _question(record: Record, place: int) -> Question:
-    return Question(id=_id(record), prompt=chat(_prompt(record)), reference=_reference(record))
-
-
-def _id(record: Record) -> str:
-    return f"Mbpp/{_number(record)}"
+    return Question(id=f"Mbpp/{_number(record)}", prompt=chat(_prompt(record)), reference=_reference(record))
 
 
 def _number(record: Record) -> int:
