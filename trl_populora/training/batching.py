@@ -116,11 +116,8 @@ def trim(batch: dict[str, Any]) -> dict[str, Any]:
     def cut(key: str, value: Any) -> Any:
         if key in PROMPT_KEYS:
             return value[:, -prompt:]
-        if (
-            isinstance(value, Tensor) and value.dim() == 2 and value.shape[1] == width
-        ):  # per-token tensors of the completion
-            return value[:, :completion]
-        return value
+        by_token = isinstance(value, Tensor) and value.dim() == 2 and value.shape[1] == width  # of the completion
+        return value[:, :completion] if by_token else value
 
     return {key: cut(key, value) for key, value in batch.items()}
 
