@@ -299,13 +299,9 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         complete(self)
         self.lora_target_modules = target_modules(self.lora_target_modules)
         check_choices(self)
+        enums = {"optim": OptimizerNames, "lr_scheduler_type": SchedulerType, "save_strategy": SaveStrategy}
         strategies = dict.fromkeys(("eval_strategy", "logging_strategy"), IntervalStrategy)
-        enums = {
-            "optim": OptimizerNames,
-            "lr_scheduler_type": SchedulerType,
-            "save_strategy": SaveStrategy,
-        } | strategies
-        for name, choices in enums.items():
+        for name, choices in (enums | strategies).items():
             check_choice(name, getattr(self, name), [one.value for one in choices])
         check_population(self)
         processes = derive_batch(self)
