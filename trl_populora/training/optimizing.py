@@ -51,9 +51,8 @@ def try_out(trainer: "PopulationSelfPlayTrainer") -> None:
     with _naming(args, "optim", *(name for name in ADAM if "adam" in args.optim.value), "optim_args"):
         weight = torch.nn.Parameter(torch.zeros(1, device=args.device))
         optimizer = make_optimizer(trainer, [{"params": [weight]}])
-    if trainer.lr_scheduler is None:
-        with _naming(args, "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "learning_rate"):
-            _try_schedule(trainer, optimizer)
+    with _naming(args, "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "learning_rate"):
+        _try_schedule(trainer, optimizer)
     if args.gradient_checkpointing:
         with _naming(args, "gradient_checkpointing_kwargs"):
             given = args.gradient_checkpointing_kwargs or {}
