@@ -149,7 +149,7 @@ def test_the_dial_sets_the_batch(config):
         ({"dataloader_multiprocessing_context": "thread"}, "dataloader_multiprocessing_context='thread' is unknown"),
         ({"dataloader_num_workers": -1}, "dataloader_num_workers=-1 must not be negative"),
         ({"neftune_noise_alpha": -1.0}, "neftune_noise_alpha=-1.0 must not be negative"),
-        ({"pad_to_multiple_of": 0}, "pad_to_multiple_of=0 must be at least 1"),
+        ({"pad_to_multiple_of": 0}, "pad_to_multiple_of=0 is undone"),
         ({"sapo_temperature_neg": 0.0}, "sapo_temperature_neg=0.0 must be above 0"),
         ({"delta": -1.0}, "delta=-1.0 must not be negative"),
         ({"epsilon_high": -1.0}, "epsilon_high=-1.0 must not be negative"),

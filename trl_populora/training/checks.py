@@ -195,8 +195,6 @@ def _check_ranges(args: PopulationSelfPlayConfig) -> None:
     for name in POSITIVE:
         if not getattr(args, name) > 0:
             raise ValueError(f"{name}={getattr(args, name)} must be above 0: the loss divides by it.")
-    if isinstance(args.pad_to_multiple_of, int) and args.pad_to_multiple_of < 1:
-        raise ValueError(f"pad_to_multiple_of={args.pad_to_multiple_of} must be at least 1.")
     for name in INTERVALS:
         every = getattr(args, name)
         if every is not None and not 0 < every < 1 and (every < 1 or every != int(every)):
