@@ -42,11 +42,6 @@ class Tally(NamedTuple):
     attempts: int = 0
     solved: int = 0
 
-    @property
-    def rate(self) -> float | None:
-        """Share of the attempts that solved their task; `None` without attempts."""
-        return self.solved / self.attempts if self.attempts else None
-
     def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
         return Tally(*(a + b for a, b in zip(self, other)))
 
