@@ -269,8 +269,25 @@ class _Jobs:
         self.view.note(f"{job.name}: failed: {why}")
 
     def _start(self, job: Job, log: IO[bytes], slot: int) -> None:
-        with _interrupts_later():
-            self.running.append(_start(job, self.asked, self.command, log, slot, self.environment(slot), self.view))
+        """Starts the next process of a job. It has the log; if it cannot be started, the log is closed."""
+        with _interrupts_later(), ExitStack() as unless_started:
+            unless_started.callback(log.close)
+            now = stage(job, self.asked)
+            words = list(self.command(job, now))
+            with suppress(OSError):  # a full disk is no reason not to run
+                log.write(f"\n$ {' '.join(words)}\n".encode())
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self.environment(slot),
+                start_new_session=True,
+            )
+            unless_started.pop_all()
+            again = "resumed" if now is Stage.TRAIN and begun(job) else "started"
+            self.view.note(f"{job.name}: {now.value} {again}, log in {log.name}")
+            self.running.append(_Running(job, now, process, log, slot))
 
 
 def failure(ended: Stage, code: int, job: Job) -> str:
@@ -315,36 +332,6 @@ def visible_gpus() -> list[str]:
 
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     return named.split(",") if named else [str(i) for i in range(torch.cuda.device_count())]
-
-
-def _start(
-    job: Job,
-    asked: Asked,
-    command: Command,
-    log: IO[bytes],
-    slot: int,
-    environment: Mapping[str, str],
-    view: View,
-) -> _Running:
-    """Starts the next process of a job. It has the log; if it cannot be started, the log is closed."""
-    with ExitStack() as unless_started:
-        unless_started.callback(log.close)
-        now = stage(job, asked)
-        words = list(command(job, now))
-        with suppress(OSError):  # a full disk is no reason not to run
-            log.write(f"\n$ {' '.join(words)}\n".encode())
-        process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
-        unless_started.pop_all()
-    again = "resumed" if now is Stage.TRAIN and begun(job) else "started"
-    view.note(f"{job.name}: {now.value} {again}, log in {log.name}")
-    return _Running(job, now, process, log, slot)
 
 
 @contextmanager
