@@ -190,7 +190,6 @@ def _kinds(items: Iterable[Item]) -> dict[str, int]:
 def _scan(tables: Sequence[str]) -> tuple[dict[str, Item], list[str]]:
     """Every item of the tables, by key, and the tables that cannot be read."""
     import pyarrow
-    import pyarrow.compute
 
     found: dict[str, Item] = {}
     unreadable = []
@@ -201,8 +200,6 @@ def _scan(tables: Sequence[str]) -> tuple[dict[str, Item], list[str]]:
             unreadable.append(path)
             continue
         for row in _rows(table, SHORT, sizes=True):
-            if _is_copy(row):
-                continue
             _count(found, row)
     return found, unreadable
 
@@ -230,18 +227,11 @@ def _count(found: dict[str, Item], row: Mapping[str, Any]) -> None:
         item.rewards.append(row["reward"])
 
 
-def _is_copy(row: Mapping[str, Any]) -> bool:
-    """Whether the row repeats a refused proposal of an earlier round, whose reward has not changed."""
-    return row.get("kind") == "late" and row.get("task") is None
-
-
 def _read_texts(found: Mapping[str, Item], keys: Sequence[str], tables: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Key -> item with its texts, in the format that `page.js` reads."""
     texts = {key: _head(key, found[key]) for key in keys}
     for path in tables if texts else ():
         for row in _rows(_read(path, tuple(COLUMNS)), tuple(COLUMNS), only=texts):
-            if _is_copy(row):
-                continue
             _add(texts[row["key"]], row)
     for text in texts.values():
         text["attempts"] = text["attempts"][-MAX_ATTEMPTS:]
@@ -304,13 +294,16 @@ def _add(text: dict[str, Any], row: Mapping[str, Any]) -> None:
 
 
 def _read(path: str, columns: Sequence[str]) -> Any:
-    """The table with those of the columns that the file has. Repeated texts are stored once."""
+    """The table with these columns, of nulls where the file does not have one. Repeated texts are stored once."""
     import pyarrow.parquet
 
     there = set(pyarrow.parquet.read_schema(path).names)
     repeating = [name for name in ("prompt", "payload") if name in there]
     file = pyarrow.parquet.ParquetFile(path, read_dictionary=repeating)
-    return file.read(columns=[name for name in columns if name in there])
+    table = file.read(columns=[name for name in columns if name in there])
+    for name in (name for name in columns if name not in there):
+        table = table.append_column(name, pyarrow.nulls(table.num_rows, pyarrow.string()))
+    return table
 
 
 def _rows(
@@ -320,7 +313,7 @@ def _rows(
 
     Args:
         table (`pyarrow.Table`): Table of a round.
-        columns (`Sequence[str]`): Columns of the rows. The value is `None` if the table does not have the column.
+        columns (`Sequence[str]`): Columns of the rows.
         sizes (`bool`, *optional*): Whether rows also have the `"size of ..."` their long texts.
         only (`Mapping`, *optional*): Keys of the items whose rows are returned; all if unset.
     """
@@ -331,28 +324,25 @@ def _rows(
         wanted = [key in only for key in keys]
         table = table.filter(pyarrow.array(wanted))
         keys, proposes = ([one for one, kept in zip(values, wanted) if kept] for values in (keys, proposes))
-    values = {name: table[name].to_pylist() for name in columns if name in table.column_names}
+    values = {name: table[name].to_pylist() for name in columns}
     if sizes:
         values |= {f"size of {name}": _lengths(table, name) for name in LONG}
     values |= {"key": keys, "proposes": proposes}
-    absent = dict.fromkeys(columns)
-    for row in zip(*values.values()):
-        yield absent | dict(zip(values, row))
+    for cells in zip(*values.values()):
+        row = dict(zip(values, cells))
+        if row["kind"] != "late" or row["task"] is not None:  # else it repeats a refusal; its reward has not changed
+            yield row
 
 
 def _keys(table: Any) -> tuple[list[str], list[bool]]:
     """Key of the item of every row, and whether the row is its proposal."""
-
-    def column(name: str) -> list[Any]:
-        return table[name].to_pylist() if name in table.column_names else [None] * table.num_rows
-
-    keys, proposes = [], []
-    tasks, prompts = column("task"), None
-    for k, (task, role, valid, number) in enumerate(zip(tasks, column("role"), column("valid"), column("round"))):
+    keys, proposes, prompts = [], [], None
+    columns = (table[name].to_pylist() for name in ("task", "role", "valid", "round"))
+    for k, (task, role, valid, number) in enumerate(zip(*columns)):
         # Rows of a dataset have no task. A refused proposal has none either, but its role is teacher.
         proposes.append(role == "teacher" and (valid is not None or task is not None))
         if task is None and not proposes[-1]:
-            prompts = prompts or column("prompt")
+            prompts = prompts or table["prompt"].to_pylist()
             task = "prompt:" + hashlib.md5((prompts[k] or "").encode("utf-8", "replace")).hexdigest()[:12]
         keys.append(task or f"refused:{number}-{k}")
     return keys, proposes
@@ -363,8 +353,6 @@ def _lengths(table: Any, name: str) -> list[int]:
     import pyarrow
     import pyarrow.compute
 
-    if name not in table.column_names:
-        return [0] * table.num_rows
     column = table[name].cast(pyarrow.string())
     sizes = pyarrow.compute.call_function("utf8_length", [column]).to_pylist()
     return [min(size or 0, MAX_TEXT) for size in sizes]
