@@ -292,14 +292,14 @@ class Measures(dict):
 def member_distances(run: PlayedRun) -> tuple[dict[str, Measures], list[str]]:
     """Role -> distances between its members by every recorded measure; and remarks."""
     notes: list[str] = []
-    cosines = {}
-    try:
-        cosines = _cosines(run)
-    except ValueError as error:
-        notes.append(f"No distances of weights: {error}")
     roles: dict[str, list[MemberSummary]] = {}
     for member in run.last.members:
         roles.setdefault(f"{member.role}s" if member.role != "shared" else "members", []).append(member)
+    cosines = {}
+    try:
+        cosines = {role: _cosines(run, [member.name for member in own]) for role, own in roles.items()}
+    except ValueError as error:
+        notes.append(f"No distances of weights: {error}")
     found = {}
     for role, own in roles.items():
         if len(own) < 2:
@@ -349,26 +349,17 @@ def _probe_profiles(run: PlayedRun, names: Sequence[str]) -> list[list[float | N
     return profiles
 
 
-def _cosines(run: PlayedRun) -> dict[str, list[list[float | None]]]:
-    """Role -> 1 minus the cosine of the updates of two members, from the saved adapters.
+def _cosines(run: PlayedRun, names: Sequence[str]) -> list[list[float | None]]:
+    """1 minus the cosine of the updates of two members of a role, from the saved adapters.
 
     Raises:
         ValueError: If adapters are missing, too large, or cannot be read.
     """
     if run.adapters is None:
         raise ValueError("the folder holds no saved adapters yet.")
-    roles: dict[str, dict[str, str]] = {}
-    for member in run.last.members:
-        role = f"{member.role}s" if member.role != "shared" else "members"
-        roles.setdefault(role, {})[member.name] = os.path.join(run.adapters, member.name)
-    found = {}
-    for role, folders in roles.items():
-        cosines = adapter_cosines(folders) if len(folders) > 1 else {}
-        found[role] = [
-            [None if (value := cosines.get((one, other))) is None else 1 - value for other in folders]
-            for one in folders
-        ]
-    return found
+    folders = {name: os.path.join(run.adapters, name) for name in names}
+    cosines = adapter_cosines(folders) if len(folders) > 1 else {}
+    return [[None if (value := cosines.get((one, other))) is None else 1 - value for other in names] for one in names]
 
 
 MEANING = {
