@@ -16,7 +16,7 @@ from ..run_files.layout import SUBMITTED_FOLDER
 from ..run_files.secrets import find_secrets
 from ..settings import suggest
 from .launchers import slurm_executor
-from .plan import Experiment, file_hash
+from .plan import Experiment
 
 
 if TYPE_CHECKING:
@@ -183,11 +183,6 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
         choices = product(*(own.get(part, ()) for part in parts))
         known |= {metric.name.format(**dict(zip(parts, chosen, strict=True))) for chosen in choices}
     return known
-
-
-def fingerprints(experiment: Experiment, path: str) -> dict[str, str]:
-    """Hashes of the experiment's file and of the recipe's."""
-    return {"sha256": file_hash(path), "recipe_sha256": file_hash(experiment.recipe)}
 
 
 def _check_metrics(experiment: Experiment, args: PopulationSelfPlayConfig, probed: Sequence[Exam]) -> None:

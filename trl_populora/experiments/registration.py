@@ -11,9 +11,8 @@ from typing import Any
 from ..run_files.files import read_json, write_json
 from ..run_files.git import git_state
 from ..run_files.layout import JOB_LOG, PLAN_FILE, left_by_a_run
-from .checks import fingerprints
 from .jobs import begun
-from .plan import Experiment
+from .plan import Experiment, file_hash
 
 
 FREE = ("jobs", "slurm", "reuse")
@@ -43,7 +42,7 @@ def register(
     """
     place = os.path.join(experiment.output, PLAN_FILE)
     record = check_registered(experiment, base)
-    stamp = {**fingerprints(experiment, path), "git": git_state()}
+    stamp = {"sha256": file_hash(path), "recipe_sha256": file_hash(experiment.recipe), "git": git_state()}
     now, plan = datetime.now(UTC).isoformat(timespec="seconds"), as_read(experiment.to_json())
     if record is None:
         record = {"registered": now, "file": path, **stamp, "plan": plan, "recipe": dict(base)}
