@@ -1,5 +1,6 @@
 """Downloads a shared population or adapter from a repository into a folder that every command can open."""
 
+import glob
 import os
 import re
 import shutil
@@ -91,7 +92,7 @@ def pull(source: str, output: str, *, checkpoint: bool = False, token: str | Non
         return path.endswith(READ) and not _is_checkpoint(inner)
 
     def write(aside: str) -> None:
-        patterns = [path.translate(_LITERAL) for path in paths if wanted(path)]
+        patterns = [glob.escape(path) for path in paths if wanted(path)]
         cached = download(reference.repo_id, patterns=patterns, revision=commit, token=token)
         for path in filter(wanted, paths):  # earlier downloads may have left more there
             target = os.path.join(aside, path.removeprefix(below))
@@ -126,9 +127,6 @@ def _is_checkpoint(path: str) -> bool:
     """Whether a path in a repository is one of a checkpoint's."""
     top = path.split("/")[0]
     return top == LAST_CHECKPOINT or top.startswith(CHECKPOINT_PREFIX)
-
-
-_LITERAL = str.maketrans({"[": "[[]", "*": "[*]", "?": "[?]"})
 
 
 def check_adapters(folder: str) -> None:
