@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...diagnostics import RoundSummary
 from ...diagnostics.dynamics import solve_rate_matrix
@@ -31,14 +30,18 @@ def _matrices(run: PlayedRun) -> list[Plot]:
         return []
     height = max(300, min(90 + 34 * len(last.teachers) + 60, 640))
     notes = {
-        _name(s): [[f"{solved} of {n} attempts" for n, solved in zip(*pair)] for pair in _counts(s)] for s in shown
+        _name(s): [
+            [f"{solved} of {n} attempts" for n, solved in zip(*pair)]
+            for pair in zip(s.window_attempts, s.window_solved)
+        ]
+        for s in shown
     }
     slider = " Move the slider to go back in time." if len(shown) > 1 else ""
     plots = [
         Plot(
             "matrix",
             matrix_figure(
-                {_name(s): _filled(solve_rate_matrix(s), s) for s in shown},
+                {_name(s): solve_rate_matrix(s) for s in shown},
                 rows=last.teachers,
                 columns=last.students,
                 notes=notes,
@@ -80,17 +83,8 @@ def _name(summary: RoundSummary) -> str:
     return str(summary.round + 1)
 
 
-def _counts(summary: RoundSummary) -> list[tuple[Sequence[int], Sequence[int]]]:
-    return list(zip(summary.window_attempts, summary.window_solved)) or [((), ())] * len(summary.teachers)
-
-
 def _played(summary: RoundSummary) -> list[list[str]]:
     return [[f"{written(float(n), 'number', 0)} games" for n in row] for row in summary.games]
-
-
-def _filled(matrix: list[list[Any]], summary: RoundSummary) -> list[list[Any]]:
-    """The matrix; one without values if an old record has none."""
-    return matrix or [[None] * len(summary.students) for _ in summary.teachers]
 
 
 def _rates(run: PlayedRun) -> list[Plot]:
