@@ -53,7 +53,7 @@ class Observer:
         self.matched = MatchedGames(rotation=math.ceil(len(task_types) / prompts_per_teacher))
         self._filled: list[int] = []
         self._warned: set[str] = set()
-        self._counts: dict[str, int] = {}
+        self._counts: Counter[str] = Counter()
 
     def observe(
         self,
@@ -61,7 +61,7 @@ class Observer:
         *,
         ratings: Ratings,
         population: Population,
-        counts: Mapping | None = None,
+        counts: Mapping[str, int] | None = None,
         grad_norms: Mapping[str, float] | None = None,
         **facts: Any,
     ) -> RoundSummary:
@@ -71,7 +71,7 @@ class Observer:
             record ([`RoundRecord`]): What happened.
             ratings ([`Ratings`]): Ratings after the round.
             population ([`Population`]): Members as they played.
-            counts (`Mapping[Status, int]`, *optional*): The executor's counts since it started, `Executor.counts`.
+            counts (`Mapping[str, int]`, *optional*): Status -> executions that ended with it, since the run started.
             grad_norms (`Mapping[str, float]`, *optional*): Member -> gradient norm before clipping.
             facts (`Any`): Additional fields of [`RoundSummary`], such as `tasks` and `seconds`.
         """
@@ -83,12 +83,13 @@ class Observer:
             archive.add(features.point, author=task.author, step=record.step)
         if self.measured:
             self._filled.append(sum(archive.filled for archive in self.archives.values()))
+        before, self._counts = self._counts, Counter(counts)
         return summarize_round(
             record,
             ratings=ratings,
             members=population.values(),
             adapter_of=population.adapter_of,
-            statuses=self._new_counts(counts or {}),
+            statuses=dict(self._counts - before),  # those with new executions
             complexity=_means(features.measures for _, features in measured),
             coverage=self._coverage() if self.measured else {},
             coverage_history=self._filled,
@@ -115,9 +116,9 @@ class Observer:
             "matched": self.matched.state_dict(),
         }
 
-    def load_state_dict(self, state: Mapping, *, counts: Mapping | None = None) -> None:
+    def load_state_dict(self, state: Mapping, *, counts: Mapping[str, int] | None = None) -> None:
         """Restores the state. `counts` are the executor's so far, if it has any: they belong to no later round."""
-        self._counts = _by_name(counts or {})
+        self._counts = Counter(counts)
         self.archives = {space: CoverageArchive() for space in state["archives"]}
         for space, archive in self.archives.items():
             archive.load_state_dict(state["archives"][space])
@@ -131,16 +132,6 @@ class Observer:
             authors.update(archive.filled_by_author)
         by_author = {f"filled/{author}": cells for author, cells in sorted(authors.items())}
         return {"filled": filled, "new": filled - before, **by_author}
-
-    def _new_counts(self, counts: Mapping) -> dict[str, int]:
-        now = _by_name(counts)
-        new = {name: n - self._counts.get(name, 0) for name, n in now.items()}
-        self._counts = now
-        return {name: n for name, n in new.items() if n > 0}
-
-
-def _by_name(counts: Mapping) -> dict[str, int]:
-    return {getattr(status, "value", status): int(n) for status, n in counts.items()}
 
 
 def _means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
