@@ -40,6 +40,10 @@ def member(name, *, role=None, version=0):
     return SimpleNamespace(id=name, role=role or name.split("_")[0], version=version)
 
 
+def a_population():
+    return SimpleNamespace(values=lambda: [member("teacher_0"), member("student_0")], adapter_of=str)
+
+
 def record(number=3):
     refusal = Refusal("no_program")
     return RoundRecord(
@@ -286,12 +290,7 @@ def test_groups_are_those_of_the_graph_of_games():
 
 
 def test_features_that_cannot_be_used_end_no_run(monkeypatch, caplog):
-    class Members(dict):
-        def adapter_of(self, player):
-            return player
-
-    population = Members(teacher_0=member("teacher_0"), student_0=member("student_0"))
-    observer = Observer(TYPES)
+    population, observer = a_population(), Observer(TYPES)
     monkeypatch.setattr(type(TYPES["code_o"]), "features", lambda self, task: ({}, "own", (0, 0, 0, 1.5)))
     for _ in range(2):
         summary = observer.observe(record(3), ratings=ratings(), population=population)
@@ -301,12 +300,7 @@ def test_features_that_cannot_be_used_end_no_run(monkeypatch, caplog):
 
 
 def test_observer_counts_what_is_new_and_goes_into_a_checkpoint():
-    class Members(dict):
-        def adapter_of(self, player):
-            return player
-
-    population = Members(teacher_0=member("teacher_0"), student_0=member("student_0"))
-    observer = Observer(TYPES)
+    population, observer = a_population(), Observer(TYPES)
     first = observer.observe(record(3), ratings=ratings(), population=population, counts={"ok": 5, "cpu_timeout": 0})
     second = observer.observe(record(4), ratings=ratings(), population=population, counts={"ok": 7, "cpu_timeout": 0})
     assert (first.statuses, second.statuses) == ({"ok": 5}, {"ok": 2})
@@ -326,11 +320,7 @@ def test_observer_counts_what_is_new_and_goes_into_a_checkpoint():
 
 def test_programs_of_others_count_for_nobody():
     """A code_f proposal is built on a reference's program: it shows nothing of what its teacher can write."""
-
-    class Members(dict):
-        adapter_of = staticmethod(str)
-
-    population = Members(teacher_0=member("teacher_0"), student_0=member("student_0"))
+    population = a_population()
     long = "def f(x):\n    y = x + 1\n    z = y * 2\n    return z"
     borrowed = code_task("code_f", long, inputs=("1", "2"), outputs=("4", "6"), author="teacher_0", message="m")
     both = record()
@@ -477,8 +467,7 @@ def test_the_rotation_is_the_rounds_in_which_all_types_have_their_turn(prompts, 
 
 
 def test_new_cells_are_those_of_the_round():
-    population = SimpleNamespace(values=lambda: [member("teacher_0"), member("student_0")], adapter_of=str)
-    observer, new = Observer(TYPES), []
+    population, observer, new = a_population(), Observer(TYPES), []
     for number, body in enumerate(("x + 1", "[x] * 3", "sorted([x, 2, 3])[::-1] + [str(x)]")):
         task = code_task(
             "code_o", f"def f(x):\n    return {body}", inputs=("1",), outputs=("2",), author="teacher_0", step=3

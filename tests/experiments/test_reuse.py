@@ -20,10 +20,8 @@ def examined(experiment):
     return dict.fromkeys(experiment.arms, EXAMS)
 
 
-@pytest.fixture
-def old(plan, stub, view):
-    """A finished experiment: arms "one" and "two", seeds 0 and 1."""
-    read = plan.read()
+def finished(read, stub, view):
+    """The experiment, after its jobs have run and left their recipes."""
     write = Commands(read, read_mapping(read.recipe))
 
     def command(job, stage):
@@ -32,6 +30,12 @@ def old(plan, stub, view):
 
     assert run_jobs(read.all_jobs, read.asked(EXAMS), command, view) == {}
     return read
+
+
+@pytest.fixture
+def old(plan, stub, view):
+    """A finished experiment: arms "one" and "two", seeds 0 and 1."""
+    return finished(plan.read(), stub, view)
 
 
 @pytest.fixture
@@ -98,14 +102,7 @@ def test_the_average_must_have_been_examined(link, plan):
 
 def test_all_students_and_their_average_must_have_been_examined(plan, stub, view):
     two = {"settings": {"num_students": 2, "per_device_train_batch_size": 10}, "seeds": [0], "arms": {"one": {}}}
-    read = plan.read(**two)
-    write = Commands(read, read_mapping(read.recipe))
-
-    def command(job, stage):
-        write(job, stage)
-        return stub()(job, stage)
-
-    run_jobs(read.all_jobs, read.asked(EXAMS), command, view)
+    read = finished(plan.read(**two), stub, view)
     (plan.folder / "out/one/seed_0/population.json").write_text(json.dumps(table_of(2)))
     file = plan.folder / "out/one/seed_0/evaluation/evaluation.json"
     record = json.loads(file.read_text())
