@@ -117,7 +117,8 @@ def matrix_table(summary: RoundSummary, *, plain: bool = False) -> Table:
     table = new_table("solve rate (attempts)", *summary.students, plain=plain)
     for teacher, rates, games in rows:
         cells = [
-            Text(f"{percent(rate)} ({n})", style=shade(rate)) if n else Text(NOTHING) for rate, n in zip(rates, games)
+            Text(NOTHING) if rate is None else Text(f"{percent(rate)} ({n})", style=shade(rate))
+            for rate, n in zip(rates, games)
         ]
         table.add_row(teacher, *cells)
     return table
@@ -196,10 +197,8 @@ def percent(value: float | None) -> str:
     return NOTHING if value is None else f"{100 * value:.0f}%"
 
 
-def shade(rate: float | None) -> str:
+def shade(rate: float) -> str:
     """Emphasis: balanced games are bold, one-sided ones dim. The numbers have the same information."""
-    if rate is None:
-        return ""
     return "bold" if 0.25 <= rate <= 0.75 else ("dim" if rate in (0.0, 1.0) else "")
 
 
