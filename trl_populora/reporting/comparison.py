@@ -305,8 +305,6 @@ def run_cost(history: Sequence[RoundSummary]) -> Cost:
 def _in_words(name: str) -> str:
     """The words for a dotted name of a run's record, for sentences."""
     kind, _, rest = name.partition(".")
-    if name == "git":
-        return "Commit"
     return {
         "versions": f"Version of {rest}",
         "git": {"commit": "Commit", "changed": "Files differed from the commit"}.get(rest, name),
