@@ -100,12 +100,10 @@ class LoopbackHub:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.clear()
-        hub = self
 
         class Handler(HubHandler):
-            pass
+            hub = self
 
-        Handler.hub = hub
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_port}"
