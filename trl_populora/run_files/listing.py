@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -131,11 +132,10 @@ def _run_folders(folder: str) -> Iterator[str]:
 
 
 def _members(last: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    roles = [one["role"] for one in last.get("members", ())]
-    if not roles:
-        names = ("num_teachers", "num_students")
-        roles = [role for name, role in zip(names, ("teacher", "student")) for _ in range(settings.get(name, 0))]
-    return ", ".join(f"{roles.count(role)} {role}{'s' * (roles.count(role) > 1)}" for role in dict.fromkeys(roles))
+    counts = Counter(one["role"] for one in last.get("members", ()))
+    if not counts:
+        counts = {role: settings.get(f"num_{role}s", 0) for role in ("teacher", "student")}
+    return ", ".join(f"{count} {role}{'s' * (count > 1)}" for role, count in counts.items() if count > 0)
 
 
 def _best_probe(path: str | None) -> tuple[str, float, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +55,7 @@ def _gaps(run: PlayedRun) -> Iterator[str]:
 
 def headline(run: PlayedRun) -> str:
     """One line that describes the run."""
-    members = run.last.members
-    counts = {
-        role: sum(member.role == role for member in members) for role in dict.fromkeys(one.role for one in members)
-    }
+    counts = Counter(member.role for member in run.last.members)
     named = {"shared": "shared member"}
     who = " and ".join(f"{count} {named.get(role, role)}{'s' * (count != 1)}" for role, count in counts.items())
     on = f", on {run.record['dataset']}" if run.record.get("dataset") else ""
