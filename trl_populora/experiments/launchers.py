@@ -113,10 +113,7 @@ def submit(experiment: Experiment, path: str, jobs: Sequence[Job], executor: Any
     if executor is None:
         executor = slurm_executor(os.path.join(experiment.output, SUBMITTED_FOLDER), experiment.slurm)
     patience = max(experiment.slurm.get("slurm_signal_delay_s", warning(experiment.slurm)) - TO_QUEUE, 0)
-    submitted = {}
-    for job in jobs:
-        submitted[job.name] = executor.submit(SlurmJob(only_command(path, job), patience)).job_id
-    return submitted
+    return {job.name: executor.submit(SlurmJob(only_command(path, job), patience)).job_id for job in jobs}
 
 
 def warning(parameters: Mapping[str, Any]) -> int:
