@@ -140,7 +140,7 @@ def test_what_other_processes_run_is_waited_for(plan, view, stub):
     )
 
 
-def test_stopping_ends_all_that_was_started(plan, view):
+def test_stopping_ends_all_that_was_started(plan, view, monkeypatch):
     """The grandchild, which ignores the first signal, holds the log until it is dead."""
     code = "import signal, subprocess, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     code += "print('up', flush=True)\nsubprocess.run([sys.executable, '-c', 'import sys; sys.stdin.read()'])\n"
@@ -152,14 +152,9 @@ def test_stopping_ends_all_that_was_started(plan, view):
             raise KeyboardInterrupt
 
     view.progress = look
-    import trl_populora.experiments.jobs as module
-
-    before, module.GRACE = module.GRACE, 0.1
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run(plan, view, lambda job, stage: [sys.executable, "-c", code])
-    finally:
-        module.GRACE = before
+    monkeypatch.setattr("trl_populora.experiments.jobs.GRACE", 0.1)
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, view, lambda job, stage: [sys.executable, "-c", code])
     (free := open_log(str(log))).close()
     assert free is not None
 

@@ -10,6 +10,7 @@ import os
 import shutil
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -49,14 +50,9 @@ def process(server, tmp_path_factory):
         "HF_TOKEN": "hf_user",
         "NO_PROXY": "*",
     }
-    before = dict(os.environ)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        os.environ.update(own)
-        try:
+        with mock.patch.dict(os.environ, own):
             pool.submit(scripts.prepare).result()  # starts it
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
         yield pool
 
 

@@ -52,19 +52,17 @@ def call(main, argv: list[str], folder: str | None = None, *, token: str | None 
     out, err = io.StringIO(), io.StringIO()
     handler = logging.StreamHandler(err)
     loggers = [logging.getLogger(name) for name in ("transformers", "trl_populora")]
-    before, place = os.environ.pop("HF_TOKEN", None), os.getcwd()
+    before = os.environ.pop("HF_TOKEN", None)
     if token is not None:
         os.environ["HF_TOKEN"] = token
-    os.chdir(folder or place)
     try:
         for logger in loggers:
             logger.addHandler(handler)
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.chdir(folder or "."), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main(argv)
     except SystemExit as stop:
         code = stop.code
     finally:
-        os.chdir(place)
         os.environ["HF_TOKEN"] = before
         for logger in loggers:
             logger.removeHandler(handler)
@@ -111,13 +109,9 @@ def run_card(text: str, folder: str | None = None) -> tuple[dict, float]:
     import torch
     from peft.utils import get_peft_model_state_dict
 
-    place = os.getcwd()
-    os.chdir(folder or place)
     names = {}
-    try:
+    with contextlib.chdir(folder or "."):
         exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], names)
-    finally:
-        os.chdir(place)
     model, tokenizer = names["model"], names["tokenizer"]
     with torch.no_grad():
         logits = model(**tokenizer("1 + 1 =", return_tensors="pt")).logits
