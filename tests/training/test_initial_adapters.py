@@ -62,6 +62,18 @@ def test_a_population_starts_members_of_the_same_names(saved):
         begin(tiny_population(2, 4), saved)
 
 
+def test_a_source_that_is_called_as_a_member_is_not_its_own_parent(saved, monkeypatch):
+    """The command was given in the folder of the run that it takes members from."""
+    monkeypatch.chdir(saved)
+    population = tiny_population(1, 1, noise=0)
+    begin(population, {"student": "student_0"})
+    assert population["student_0"].parents == ("./student_0@0",)
+    lineage = Lineage()
+    lineage.extend(import_events(population))
+    tree = lineage.family_tree(list(population))
+    assert "./student_0@0  from elsewhere" in tree and "student_0@0 *" in tree.replace("./student_0", "")
+
+
 def test_a_mapping_of_members_and_roles(saved, tmp_path):
     folder, population = sft(tmp_path / "sft"), tiny_population(noise=0)
     fresh = {name: [p.clone() for p in population.parameters(name)] for name in population}

@@ -137,7 +137,7 @@ def _told(measure: Mapping[str, Any]) -> str:
 
 
 def _is_share(measure: Mapping[str, Any]) -> bool:
-    return "exam" in measure or any(metric.unit == "0 to 1" for metric in matching(measure["metric"]))
+    return measure.get("exam") is not None or any(metric.unit == "0 to 1" for metric in matching(measure["metric"]))
 
 
 def _mean(mean: Mapping[str, Any], *, share: bool) -> str:

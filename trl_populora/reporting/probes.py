@@ -39,7 +39,7 @@ def read_probes(folder: str | os.PathLike) -> list[dict[str, Any]]:
 
 def _whole(record: dict[str, Any]) -> dict[str, Any]:
     """The record, if it has what is read from all of them; else a `KeyError`."""
-    return record | {name: record[name] for name in ("step", "exams", "founders", "seconds")}
+    return record | {name: record[name] for name in ("step", "round", "exams", "founders", "seconds")}
 
 
 def probe_line(record: Record) -> str:

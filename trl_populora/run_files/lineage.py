@@ -79,7 +79,7 @@ class EvolutionEvent(Birth):
 class Lineage:
     """All events of a run in order, also stored in a file of JSON lines.
 
-    Reading never writes: only [`Lineage.append`] touches the file.
+    Reading never writes: only [`Lineage.extend`] touches the file.
 
     Args:
         path (`str`, *optional*):

@@ -182,7 +182,8 @@ def _find(name: str) -> Source:
     """A local folder, or else files from the Hub in its cache."""
     path = os.path.expanduser(name)
     if os.path.isdir(path):
-        return Source(name.rstrip("/"), path)
+        plain = name.rstrip("/")
+        return Source(plain if "/" in plain else f"./{plain}", path)  # a lineage would take `student_0` for its own
     if name.startswith(LOCAL):
         raise ValueError(f"initial_adapters={name!r}: there is no such folder.")
     try:
