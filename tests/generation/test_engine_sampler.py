@@ -502,12 +502,14 @@ def test_files_end_with_the_sampler(make, tmp_path):
         ({"vllm_mode": "server", "vllm_engine_kwargs": {"max_num_seqs": 1}}, "the server's command"),
     ],
 )
-def test_bad_settings_are_refused(settings, said):
+def test_bad_settings_are_refused(settings, said, monkeypatch):
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # tests with vLLM set it to 0
     with pytest.raises(ValueError, match=said):
         vllm_sampler(population_of(1, 1), tiny_tokenizer(), None, settings_of(**settings))
 
 
 def test_engines_on_several_machines_need_a_folder_that_all_see(monkeypatch):
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     accelerator = SimpleNamespace(num_processes=4)
     with pytest.raises(ValueError, match="2 of 4 processes on this machine.* Set vllm_adapter_dir"):
