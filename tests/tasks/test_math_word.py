@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from trl_populora.tasks import Answer, Draft, Refusal, Task, make_task_types
+from trl_populora.executor import Execution, Status
+from trl_populora.tasks import Answer, Draft, Refusal, Task, is_spared, make_task_types
 from trl_populora.tasks.code.hygiene import check_program
 from trl_populora.tasks.math import MathWord, WordProblem
 from trl_populora.tasks.parsing import fence
@@ -112,7 +113,14 @@ def test_texts_that_make_no_task(run, problem, reason):
         ("How many are in one part of 7?", "list(map(round, [12 * 5 / 7]))[0]", "unstated_rounding"),
         ("How many are in one part of 7, to two decimals?", "round(12 * 5 / 7, 2)", "8.57"),
         ("Rounded, how many are in one part of 7?", "round(12 * 5 / 7)", "9"),
+        ("How many are in a part of 7, to 3 significant figures?", "round(12 * 5 / 7, 2)", "8.57"),
+        ("About how many are in one part of 7?", "round(12 * 5 / 7)", "9"),
+        ("How many are in one part of 7, in a whole box of 3 digits?", "round(12 * 5 / 7)", "unstated_rounding"),
+        ("How many are in one part of 7?", "(12 * 5 / 7).__round__(2)", "unstated_rounding"),
         ("How many are in one part of 8?", "round(12 * 5 / 8, 2)", "7.5"),  # which changes nothing
+        ("40 of 100 are brown. How many are left?", "12 * 5 - sum(1 for _ in range(round(40 * 5 / 100 * 12)))", "36"),
+        ("A third of 192 is a cube. What is its side?", "int(round((192 / 3) ** (1 / 3))) * 12 / 12", "4"),
+        ("And 300000000 times 0.6?", "round(300000000 * 0.6)", "180000000"),
         ("How many are in one part of 8?", "round(0.1 + 12 * 5 / 8 - 1 / 10, 2)", "number_not_in_problem"),
         ("How many are in one part of 5?", "round(12 * 5 / 5)", "12"),
     ],
@@ -120,6 +128,30 @@ def test_texts_that_make_no_task(run, problem, reason):
 def test_rounding_that_changes_the_answer_must_be_asked_for(run, end, value, answer):
     found = propose(run, f"12 times 5 eggs. {end}", f"def f():\n    return {value}")
     assert (found.reason if isinstance(found, Refusal) else found.answer) == answer
+
+
+def test_rounding_with_what_a_program_may_begin_with(run):
+    begin = '"""A box."""\nfrom __future__ import annotations\n\n\n'
+    for value, answer in (("round(12 * 5 / 8, 2)", "7.5"), ("round(12 * 5 / 7, 2)", "unstated_rounding")):
+        found = propose(run, "12 times 5 eggs. What is an 8th or 7th part?", f"{begin}def f():\n    return {value}")
+        assert (found.reason if isinstance(found, Refusal) else found.answer) == answer
+    own = "def round(x, _=0):\n    return x\n\n\ndef f():\n    return round(12 * 5 / 8)"
+    assert propose(run, "12 times 5 eggs. What is an 8th part?", own).answer == "7.5"
+
+
+def test_a_second_run_that_the_sandbox_fails_is_spared_and_one_that_fails_is_told(run):
+    kind, place = MathWord(), []
+    program = "def f():\n    return round(12 * 5 / 7)"
+    draft = kind.parse_proposal(proposal("12 times 5 eggs. What is a 7th part?", program), ())
+
+    def failing(jobs, status):
+        place.append(len(jobs))
+        return [*run(jobs[:1]), Execution(status, (), 0.0, 0)]
+
+    (spared,) = kind.verify([draft], lambda jobs: failing(jobs, Status.INFRA_ERROR))
+    (told,) = kind.verify([draft], lambda jobs: failing(jobs, Status.WALL_TIMEOUT))
+    assert place == [2, 2] and is_spared(spared)
+    assert told == Refusal("unstated_rounding", "9, and without `round`: wall_timeout")
 
 
 def test_a_copy_of_a_reference_is_refused_whatever_its_layout(run):

@@ -1,8 +1,9 @@
 """`math`: a word problem. The teacher adds a program that computes its answer; the student gives it in `\\boxed{}`.
 
 The program runs in the executor four times, in different processes. Its value is the right answer. Every number of
-the program must be stated in the problem, and rounding asked for (`quantities.py`). A student's answer is compared
-exactly if it is a plain decimal number. Any other form goes to math-verify, in the sandbox (`harness.py`).
+the program must be stated in the problem (`quantities.py`). If the program rounds and the problem does not ask for it,
+it runs again without `round`, and must give the same. A student's answer is compared exactly if it is a plain decimal
+number. Any other form goes to math-verify, in the sandbox (`harness.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from trl_populora.tasks.math.answers import (
 )
 from trl_populora.tasks.math.families import FAMILIES, wording
 from trl_populora.tasks.math.quantities import REASONS as QUANTITIES
-from trl_populora.tasks.math.quantities import ROUNDING, check_numbers, gives_away, rounds, stated
+from trl_populora.tasks.math.quantities import ROUNDING, check_numbers, gives_away, rounds, stated, unrounded
 from trl_populora.tasks.parsing import (
     completion_fences,
     fence,
@@ -45,7 +46,7 @@ from trl_populora.tasks.parsing import (
     reserved_in,
     unseen_in,
 )
-from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task, digest
+from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task, digest, is_spared
 from trl_populora.tasks.wording import MARKS_RULE, REASONING_NOTE, paragraphs, user
 
 
@@ -66,8 +67,6 @@ def _populora_answer(original=f):
 
 f = _populora_answer
 """
-
-_UNROUNDED = "def round(number, ndigits=None):\n    return number\n\n\n"
 
 _MAX_NUMBER = 8192  # bytes of the largest fraction in canonical form; a larger value is not read
 _LONG_TYPES = {b"s": "str", b"b": "bytes", b"[": "list", b"(": "tuple", b"{": "dict", b"<": "set", b"|": "frozenset"}
@@ -212,25 +211,33 @@ class MathWord(TaskType):
         return Draft(self.key(draft), draft)
 
     def verify(self, drafts: Sequence[Draft], run: Run) -> list[Payload | Refusal]:
-        programs = [draft.content.program for draft in drafts]
-        silent = [place for place, draft in enumerate(drafts) if _rounds_unasked(draft.content)]
-        programs += [_UNROUNDED + programs[place] for place in silent]
+        contents = [draft.content for draft in drafts]
+        trees = [_tree(content.program) for content in contents]
+        programs, again = [content.program for content in contents], {}
+        for place, (content, tree) in enumerate(zip(contents, trees, strict=True)):
+            if rounds(tree) and not ROUNDING.search(content.problem.lower()):
+                again[place] = len(programs)
+                programs.append(unrounded(content.program, tree))
         jobs = [Job(one + _WRAPPER, ((),), deterministic=True, checked_bytes=_MAX_NUMBER) for one in programs]
         answers = [_answer(execution) for execution in run(jobs)]
-        unrounded = dict(zip(silent, answers[len(drafts) :], strict=True))
         return [
-            self._finish(draft.content, answers[place], unrounded.get(place, answers[place]))
-            for place, draft in enumerate(drafts)
+            self._finish(content, tree, answers[place], answers[again.get(place, place)])
+            for place, (content, tree) in enumerate(zip(contents, trees, strict=True))
         ]
 
-    def _finish(self, draft: WordProblem, answer: str | Refusal, unrounded: str | Refusal) -> Payload | Refusal:
+    def _finish(
+        self, draft: WordProblem, tree: ast.Module, answer: str | Refusal, without: str | Refusal
+    ) -> Payload | Refusal:
+        """The task, from the program's answer and from that without its rounding."""
         if isinstance(answer, Refusal):
             return answer
-        tree = ast.parse(draft.program)
         if gives_away(draft.problem, tree, Fraction(answer)):
             return Refusal("answer_in_problem", answer)
-        if answer != unrounded:
-            return Refusal("unstated_rounding", f"{answer}, and without `round` another number")
+        if isinstance(without, Refusal) and is_spared(without):
+            return without
+        if answer != without:
+            other = without.reason if isinstance(without, Refusal) else without
+            return Refusal("unstated_rounding", f"{answer}, and without `round`: {other}")
         return WordProblem(draft.problem, draft.program, answer)
 
     def propose_completion(self, task: Task) -> str:
@@ -315,8 +322,10 @@ class MathWord(TaskType):
         return Features({**measured.known(), "problem_words": words, "problem_numbers": numbers}, self.id, point)
 
 
-def _rounds_unasked(draft: WordProblem) -> bool:
-    return not ROUNDING.search(draft.problem.lower()) and rounds(ast.parse(draft.program))
+def _tree(program: str) -> ast.Module:
+    tree = parse(program)
+    assert not isinstance(tree, Refusal), "a draft's program was parsed before"
+    return tree
 
 
 def _answer(execution: Execution) -> str | Refusal:

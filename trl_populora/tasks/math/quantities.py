@@ -13,7 +13,7 @@ answer, nothing has to be solved. So these rules hold:
 - Every word in a string of the program is a word of the problem, so that no number hides in `len("...")`.
 - The program uses at least one number that the problem states.
 - The problem states the answer only if the program uses that number, too.
-- If `round` changes the answer, the problem has a word that asks for it (`ROUNDING`).
+- If `round` changes the answer, the problem asks for it (`ROUNDING`).
 
 These rules find mistakes. They do not find every bad intention, because any number can be computed from 0, 1 and 2.
 A problem with such a program cannot be solved, and with `teacher_reward: solvable` its author gets no reward for it.
@@ -86,10 +86,23 @@ COMMON = {
 }
 """Numbers that a problem need not state if it has one of these words, in singular or plural."""
 
-ROUNDING = re.compile(
-    r"\b(round\w*|nearest|decimals?|whole|integers?|digits?|places|approximat\w*|estimat\w*|cents?)\b"
+_ASKING = (
+    "rounded|rounding|rounds|round (?:it|the|your|to|up|down|off|each|all)",
+    "nearest|closest|roughly|about how|approximat|estimat|truncat|integer|decimal|significant|in cents",
+    "whole (?:number|dollar|euro|cent|percent|unit)",
+    "to the (?:tenth|hundredth|thousandth|cent|penny|dollar|euro)",
+    "to (?:one|two|three|four|[0-9]) (?:digit|place|d[.]?p)",
 )
-"""A problem with one of these words may ask for a rounded answer."""
+ROUNDING = re.compile(rf"\b(?:{'|'.join(_ASKING)})")
+"""A problem with one of these, in lower case, may ask for a rounded answer."""
+
+_UNROUNDED = """\
+def round(number, ndigits=None, _round=round, _abs=abs):
+    near = _round(number, ndigits)
+    return near if _abs(near - number) <= (1 + _abs(number)) / 10**13 else number
+
+
+"""
 
 _EXEMPT = frozenset({Fraction(0), Fraction(1), Fraction(2), Fraction(1, 2)})
 _FRACTIONS = {"½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"}
@@ -231,6 +244,8 @@ def check_numbers(problem: str, tree: ast.AST) -> Refusal | None:
     allowed = numbers.known | _EXEMPT | _of_words(numbers.words) | _counts(problem)
     ranges, digits = _arguments(tree, "range", 0), _arguments(tree, "round", 1)
     for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "__round__":
+            return Refusal("unstated_rounding", f"line {node.lineno}: write `round` for `__round__`")
         if not isinstance(node, ast.Constant) or type(node.value) in (bool, type(None), type(...)):
             continue
         value, refusal = _exact(node.value), None
@@ -250,6 +265,14 @@ def check_numbers(problem: str, tree: ast.AST) -> Refusal | None:
 def rounds(tree: ast.AST) -> bool:
     """Whether a program has the name `round`."""
     return any(isinstance(node, ast.Name) and node.id == "round" for node in ast.walk(tree))
+
+
+def unrounded(program: str, tree: ast.Module) -> str:
+    """The program with a `round` that only takes away what is left of rounding errors, and makes integers of these."""
+    futures = (node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__")
+    first = max((node.end_lineno or 0 for node in futures), default=0)
+    lines = program.splitlines(keepends=True)
+    return "".join([*lines[:first], _UNROUNDED, *lines[first:]])
 
 
 def gives_away(problem: str, tree: ast.AST, answer: Fraction) -> bool:
