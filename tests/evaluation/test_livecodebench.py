@@ -8,8 +8,10 @@ import pytest
 
 from trl_populora.evaluation import make_exams
 from trl_populora.evaluation.benchmarks.livecodebench import LIVECODEBENCH
+from trl_populora.evaluation.exams import exam_keys
 from trl_populora.evaluation.graders.programs import ProgramTests, program_reference, read_tests
 from trl_populora.executor import Execution, Status
+from trl_populora.training.probes import metrics
 
 
 def cases(*pairs: tuple[str, str], kind: str = "stdin") -> str:
@@ -246,6 +248,12 @@ def test_exams_of_other_dates_are_other_exams_with_files_of_their_own(four_conte
     names = ["livecodebench", "livecodebench[2024-08-01:]", "livecodebench[:2024-08-01]", "livecodebench[:2]"]
     exams = make_exams(names, {}, data=four_contests)
     assert [exam.name for exam in exams] == names and len({exam.file_stem for exam in exams}) == 4
+    assert (
+        exams[1].file_stem == "livecodebench_from_2024-08-01" and exams[2].file_stem == "livecodebench_to_2024-08-01"
+    )
+    told = {exam.name: {"players": {}, "groups": {}, "mean": place / 4} for place, exam in enumerate(exams)}
+    found = metrics({"exams": told, "founders": None, "seconds": 1.0})
+    assert found["livecodebench_from_2024-08-01/mean"] == 0.25 and found["livecodebench_to_2024-08-01/mean"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -255,14 +263,19 @@ def test_exams_of_other_dates_are_other_exams_with_files_of_their_own(four_conte
         ("livecodebench[2024-08-01:2024-07-31]", "2024-07-31 is before 2024-08-01"),
         ("livecodebench[2026-01-01:]", "has no record of these dates"),
         ("livecodebench[2024-08:]", "2024-08:. is neither .* nor a window of dates such as"),
-        ("livecodebench[:2][2024-08-01:]", "is neither"),
-        ("gsm8k[2024-08-01:]", "the records of gsm8k have no dates"),
-        ("held_out[2024-08-01:]", "only benchmarks have dates. Leave .2024-08-01:. out"),
+        ("livecodebench[:2][2024-08-01:]", r"\[:2\] is neither .* which comes first"),
+        ("livecodebench[:]", "is neither"),
+        ("livecodebnch[2024-08-01:]", "is unknown. Did you mean 'livecodebench'"),
+        ("gsm8k[2024-08-01:]", "gsm8k has no dates. Leave .2024-08-01:. out"),
+        ("held_out[2024-08-01:]", "held_out has no dates. Leave .2024-08-01:. out"),
     ],
 )
 def test_dates_that_make_no_exam_are_refused(four_contests, name, said):
     with pytest.raises(ValueError, match=said):
         make_exams([name], {"code_o": object()}, data=four_contests)
+    if "no dates" in said:  # known without the data
+        with pytest.raises(ValueError, match=said):
+            exam_keys([name], {"code_o": object()})
 
 
 def test_a_record_without_a_date_is_named(tmp_path):

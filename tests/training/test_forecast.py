@@ -1,5 +1,7 @@
 """The parts of memory that a forecast adds up: a base in 4 bits, and the LM head of an update."""
 
+import math
+
 import pytest
 import torch
 from transformers import BitsAndBytesConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, LlamaConfig, LlamaForCausalLM
@@ -113,6 +115,18 @@ def test_champions_take_memory_too(config):
     assert guests["adapters"] == alone["adapters"] * 6 / 4  # two champions beside four members
     same = alone.keys() - {"adapters", "learning", "sampling"}
     assert {name: alone[name] for name in same} == {name: guests[name] for name in same}
+
+
+def test_two_versions_of_each_adapter_wait_for_an_engine(config):
+    """On a GPU in page-locked memory, which PyTorch takes in blocks of a power of two."""
+    args, shapes = config(use_vllm=True, vllm_mode="colocate"), Shapes.of(CONFIG, "all-linear")
+    parts, name = memory(shapes, args, ROUNDS, gpu=False), "adapters for vLLM (host)"
+    assert parts[name] == 2 * parts["adapters"] and name not in memory(shapes, config(), ROUNDS)
+    one = parts["adapters"] / (args.num_teachers + args.num_students)
+    count = memory(shapes, args, ROUNDS, gpu=True)[name] / 2 / (args.num_teachers + args.num_students)
+    assert one <= count < 2 * one and count == 2 ** round(math.log2(count))
+    server = config(use_vllm=True, vllm_mode="server", vllm_server_base_url="http://localhost:1")
+    assert name not in memory(shapes, server, ROUNDS)
 
 
 @pytest.mark.parametrize("every, limit, kept", [(4, None, 3), (5, None, 2), (4, 1, 2), (0.25, None, 4)])

@@ -213,7 +213,7 @@ def memory_lines(
         free, total = torch.cuda.mem_get_info()
         place = torch.cuda.get_device_name()
     else:
-        peak += parts["last good weights (host)"] + LIBRARIES
+        peak += sum(count for name, count in parts.items() if name.endswith("(host)")) + LIBRARIES
         peak *= processes
         free, total = host_memory()
         place = f"this machine; {processes} process(es) also load libraries of {LIBRARIES / 1e9:.1f} GB each"

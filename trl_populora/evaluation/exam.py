@@ -116,8 +116,8 @@ class Exam:
 
     @property
     def file_stem(self) -> str:
-        """The name as a file name: `"gsm8k[:50]"` -> `"gsm8k_50"`; otherwise changed ones get a hash."""
-        plain = re.sub(r"\[:(\d+)\]$", r"_\1", self.name)
+        """The name as a file name: [`plain_name`], with a hash if it has other signs."""
+        plain = plain_name(self.name)
         stem = re.sub(r"[^\w.-]+", "_", plain).strip("_.")
         return stem if stem == plain else f"{stem[-60:]}-{sha256(self.name.encode()).hexdigest()[:6]}"
 
@@ -160,6 +160,16 @@ class Exam:
             return self
         whole = re.sub(r"\[:\d+\]$", "", self.name)
         return replace(self, name=f"{whole}[:{count}]", questions=self.questions[:count])
+
+
+def plain_name(name: str) -> str:
+    """An exam's name without brackets: `"livecodebench[2024-08-01:2025-02-01][:50]"` is
+    `"livecodebench_from_2024-08-01_to_2025-02-01_50"`."""
+
+    def window(found: re.Match[str]) -> str:
+        return "".join(f"_{word}_{day}" for word, day in zip(("from", "to"), found.groups(), strict=True) if day)
+
+    return re.sub(r"\[(\d{4}-\d\d-\d\d)?:(\d{4}-\d\d-\d\d)?\]", window, re.sub(r"\[:(\d+)\]$", r"_\1", name))
 
 
 def _digest(parts: Iterable[list[Any]]) -> str:

@@ -101,8 +101,6 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
     """One exam; see [`make_exams`]."""
     whole, window, count = _split(name)
     counts = [most for most in (count, limit) if most is not None]
-    if window and not isinstance(_made_by(name), Benchmark):
-        raise ValueError(f"exam {name!r}: only benchmarks have dates. Leave {window} out.")
     if needs_task_types(name):
         if not types:
             raise ValueError(
@@ -144,9 +142,14 @@ def _called(name: str, function: Callable[[], Any]) -> Exam:
 
 
 def _made_by(name: str) -> Any:
-    """The benchmark or the function behind an exam's name; `None` for exams of tasks and unknown names."""
-    whole = _split(name).whole
-    return benchmark(whole) if not needs_task_types(name) and (":" in whole or whole in BUILT_IN) else None
+    """The benchmark or the function behind an exam's name; `None` for exams of tasks and unknown names. Raises
+    `ValueError` if it has no dates and the name has some."""
+    whole, window, _ = _split(name)
+    of_tasks = needs_task_types(name)
+    found = benchmark(whole) if not of_tasks and (":" in whole or whole in BUILT_IN) else None
+    if window and (of_tasks or found) and not getattr(found, "date_column", None):
+        raise ValueError(f"exam {name!r}: {whole} has no dates. Leave {window} out.")
+    return found
 
 
 class _Parts(NamedTuple):
@@ -160,14 +163,15 @@ def _split(name: str) -> _Parts:
     whole, window, count = name, None, None
     if found := re.search(r"\[:(\d+)\]\Z", whole):
         whole, count = whole[: found.start()], int(found[1])
-    if found := re.search(rf"\[({_DAY})?:({_DAY})?\]\Z", whole):
+    found = re.search(rf"\[({_DAY})?:({_DAY})?\]\Z", whole)
+    if found and any(found.groups()):
         whole, window = whole[: found.start()], Window(_day(name, found[1]), _day(name, found[2]))
         if window.start and window.end and window.end < window.start:
             raise ValueError(f"exam {name!r}: {window.end} is before {window.start}. Name the first date first.")
     if whole.endswith("]") and not whole.startswith("tasks:"):
         raise ValueError(
-            f"exam {name!r}: {whole[whole.rfind('[') :]} is neither '[:50]', for the first questions, nor a window of "
-            "dates such as '[2024-08-01:2025-02-01]'."
+            f"exam {name!r}: {whole[whole.find('[') :]} is neither '[:50]', for the first questions, nor a window of "
+            "dates such as '[2024-08-01:2025-02-01]', which comes first if there are both."
         )
     return _Parts(whole, window, count)
 

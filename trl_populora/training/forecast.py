@@ -205,7 +205,7 @@ def memory(
     micro-batch. A base that is quantised when it is loaded has one more part, `"unpacked weights"`: the largest
     matrix, unpacked to the base's dtype. With vLLM in the process, `"engine, at least"` is a second base, a slot for
     each adapter, and the cache of one row. It is in neither peak, because an engine takes the share of the card that
-    it is given.
+    it is given. `"adapters for vLLM (host)"` are the two versions of each that it takes from the trainer.
 
     Args:
         shapes ([`Shapes`]), args ([`PopulationSelfPlayConfig`]), rounds (`dict[str, Phase]`): Of the run.
@@ -251,6 +251,9 @@ def memory(
         slots = (args.vllm_max_loras or adapters + args.num_guests) * one * weight / FP32
         whole = shapes.parameters * weight / args.vllm_tensor_parallel_size
         parts["engine, at least"] = whole + slots + longest * shapes.cached * weight
+        version = one * number / FP32
+        block = 2 ** math.ceil(math.log2(version)) if gpu else version  # page-locked memory is taken in such blocks
+        parts["adapters for vLLM (host)"] = 2.0 * (adapters + args.num_guests) * block
     state = parts["base"] + parts["adapters"] + parts["optimizer"]
     if packed is not None:
         parts["unpacked weights"] = float(shapes.widest * weight)

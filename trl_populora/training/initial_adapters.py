@@ -183,7 +183,8 @@ def _find(name: str) -> Source:
     path = os.path.expanduser(name)
     if os.path.isdir(path):
         plain = name.rstrip("/")
-        return Source(plain if "/" in plain else f"./{plain}", path)  # a lineage would take `student_0` for its own
+        bare = not (plain.startswith(LOCAL) or "/" in plain)
+        return Source(f"./{plain}" if bare else plain, path)  # a lineage would take `student_0` for its own
     if name.startswith(LOCAL):
         raise ValueError(f"initial_adapters={name!r}: there is no such folder.")
     try:

@@ -17,6 +17,7 @@ from transformers.utils import logging
 from ..diagnostics.dynamics import mean
 from ..evaluation import Exam, make_exams
 from ..evaluation.evaluating import check_length
+from ..evaluation.exam import plain_name
 from ..generation.sampler import unchanged_random_states
 from ..run_files.layout import FOUNDERS_FOLDER
 from ..run_files.run import BASE
@@ -234,7 +235,7 @@ def metrics(record: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a record under their names in trackers, without missing ones."""
     found: dict[str, float | None] = {}
     for name, exam in record["exams"].items():
-        place = re.sub(r"[^\w.-]+", "_", name).strip("_")  # some trackers take no other characters
+        place = re.sub(r"[^\w.-]+", "_", plain_name(name)).strip("_")  # some trackers take no other characters
         found |= {f"{place}/{player}": scores["accuracy"] for player, scores in exam["players"].items()}
         found |= {f"{place}/{group}/mean": share for group, share in exam["groups"].items()}
         found[f"{place}/mean"] = exam["mean"]

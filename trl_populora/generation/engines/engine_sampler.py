@@ -188,7 +188,8 @@ class EngineSampler(Sampler):
         changed = self._from_store(lambda: self.store.take_changed(everything=again))
         new = {version.member for version in changed}
         kept = [version for name, version in self._newest.items() if name not in new]
-        lost = self._share(self._together(lambda: self.engine.missing(kept), here=self._main))
+        missing = self._share(self._together(lambda: self.engine.missing(kept), here=self._main))
+        lost = [self._newest[version.member] for version in missing]  # with this rank's own path
         if not changed and not lost:
             self.serving = serving
             return self._check_awake() if woken else None
