@@ -178,6 +178,7 @@ class AdapterStore:
         name = f"{member}-{self.run}-{number}"
         return AdapterVersion(member, name, number, os.path.join(self.folder, name))
 
+    @torch.no_grad()
     def pack(self, factors: Factors) -> tuple[dict[str, Tensor], Tensor]:
         """An adapter as the engine needs it: matrices under PEFT's names on the host, and the buffer with all of them.
 
@@ -187,7 +188,7 @@ class AdapterStore:
         if self.in_memory:  # in the engine's dtype, as vLLM multiplies
             factors = {path: Factor(one.A, one.B.to(self.dtype) * one.scaling, 1.0) for path, one in factors.items()}
         parts = to_tensors(factors)
-        flat = torch.cat([matrix.detach().reshape(-1).to(self.dtype) for matrix in parts.values()])
+        flat = torch.cat([matrix.reshape(-1).to(self.dtype) for matrix in parts.values()])
         if flat.is_cuda:
             flat = torch.empty(flat.shape, dtype=self.dtype, pin_memory=True).copy_(flat)
         pieces = flat.split([matrix.numel() for matrix in parts.values()])
