@@ -3,10 +3,12 @@ import json
 import os
 import pickle
 import zlib
+from datetime import date
 
 import pytest
 
 from trl_populora.evaluation import make_exams
+from trl_populora.evaluation.benchmarks import Window, benchmark
 from trl_populora.evaluation.benchmarks.livecodebench import LIVECODEBENCH
 from trl_populora.evaluation.exams import exam_keys
 from trl_populora.evaluation.graders.programs import ProgramTests, program_reference, read_tests
@@ -276,6 +278,11 @@ def test_dates_that_make_no_exam_are_refused(four_contests, name, said):
     if "no dates" in said:  # known without the data
         with pytest.raises(ValueError, match=said):
             exam_keys([name], {"code_o": object()})
+
+
+def test_a_benchmark_without_dates_has_no_window():
+    with pytest.raises(ValueError, match="gsm8k.2024-08-01:.: the records of gsm8k have no dates"):
+        benchmark("gsm8k").exam(window=Window(date(2024, 8, 1), None))
 
 
 def test_a_record_without_a_date_is_named(tmp_path):

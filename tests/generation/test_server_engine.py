@@ -8,7 +8,8 @@ import torch
 
 from tests.generation.engine_double import base_model
 from tests.generation.fake_server import FakeServer, ModelServer, running
-from tests.generation.test_engine_sampler import NAMES, PROMPTS, population_of, settings_of, shift
+from tests.generation.test_engine_sampler import NAMES, PROMPTS, population_of, shift
+from tests.generation.test_vllm_settings import settings_of
 from tests.tiny import tiny_tokenizer
 from trl_populora.generation import TransformersSampler, server_sampler
 from trl_populora.generation.engines import (

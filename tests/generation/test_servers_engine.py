@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.generation.fake_server import FakeServer, ModelServer, running
-from tests.generation.test_engine_sampler import NAMES, PROMPTS, population_of, settings_of, shift
+from tests.generation.test_engine_sampler import NAMES, PROMPTS, population_of, shift
 from tests.generation.test_server_engine import SAMPLING, SPEC, VERSION, completion
+from tests.generation.test_vllm_settings import settings_of
 from tests.tiny import tiny_tokenizer
 from tests.training.conftest import make_config
 from trl_populora.generation import TransformersSampler, server_sampler, vllm_sampler

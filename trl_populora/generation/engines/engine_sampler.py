@@ -400,8 +400,8 @@ class EngineSampler(Sampler):
 def _check_alike(first: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     if other := [name for name, version in own.items() if version != first.get(name)]:
         raise EngineError(
-            f"{', '.join(map(repr, other))} differ from those of the main process, so processes would learn from "
-            "completions of different weights. Resume from the last checkpoint, and report it."
+            f"The adapters {', '.join(map(repr, other))} differ from those of the main process, so processes would "
+            "learn from completions of different weights. Resume from the last checkpoint, and report it."
         )
 
 

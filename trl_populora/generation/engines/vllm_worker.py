@@ -41,7 +41,9 @@ class TrainersAdapters:
             ) -> LoRAModel:
                 peft_helper.vllm_lora_scaling_factor = 1.0  # B has it, and must not be multiplied in place
                 if (tensors := weights.get(os.path.basename(lora_dir))) is None:
-                    raise ValueError("the engine is not in the trainer's process, and cannot take it from memory.")
+                    raise ValueError(
+                        "its weights are not in this process. VLLM_ENABLE_V1_MULTIPROCESSING=1 passes files."
+                    )
                 model = cls.from_lora_tensors(tensors=tensors, peft_helper=peft_helper, **settings)
                 if unknown := sorted({name.rpartition(".")[2] for name in model.loras} - expected_lora_modules):
                     raise ValueError(f"vLLM has no adapters for {', '.join(unknown)} in this model.")

@@ -1,4 +1,4 @@
-"""Adapter files: what PEFT reads back, when they are written, how long they stay."""
+"""Adapters for an engine: what PEFT reads back, when there is a new version, and how long it stays."""
 
 import json
 import os
