@@ -7,8 +7,9 @@ they can be counted without a GPU: all operations of ATen in a forward and backw
 allocations. Copies within an operation are not seen: `baddbmm` has one, two for each adapted layer of ours. The base
 has the layers of Qwen2.5-1.5B (28, each with seven adapted linear layers) and is narrow. It computes in bfloat16
 under autocast with gradient checkpointing, as on a GPU. In the same way, it counts one token of sampling, without
-autocast. The seconds are of processor time, with one thread, in turn: they contain the products, too, so read them as
-an upper limit of what members cost.
+autocast, and what a sync with an engine starts for its adapters: to pack them, and to sum their bits. The seconds are
+of processor time, with one thread, in turn: they contain the products, too, so read them as an upper limit of what
+members cost.
 """
 
 import argparse
@@ -24,6 +25,8 @@ from member_scaling import Bench, cast
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache, Qwen2Config
 
+from trl_populora.generation.engines.adapters import AdapterStore, flatten
+from trl_populora.generation.engines.weight_changes import bit_sums
 from trl_populora.population import Population
 
 
@@ -94,6 +97,20 @@ def token(bench: Narrow, members: int) -> dict:
     return {"members": members, "rows": rows} | found
 
 
+def sync(bench: Narrow, members: int) -> dict:
+    """Of our part of a sync, without the transfer, the canary's forward passes and the engine."""
+    population, counts = bench.population(members), {}
+    store = AdapterStore(population, dtype=bench.dtype, in_memory=True)
+    calls = {"pack": store.pack, "sums": lambda factors: bit_sums([flatten(factors, bench.dtype, scaled=True)])}
+    for name, call in calls.items():
+        with Launches() as launches:
+            for member in population:
+                call(population.factors(member))
+        counts[name] = launches.counts.total()
+    store.close()
+    return {"members": members, "launches": counts}
+
+
 def compared(bench: Narrow, one: Callable[[], None], ours: Callable[[], None]) -> dict:
     """Operations and processor time of ours and of PEFT's, which need `Bench.alone`."""
     calls, counts = {"one": one, "ours": ours}, {}
@@ -123,8 +140,8 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     bench = Narrow(args.rows, args.tokens, args.repeats)
-    found = {"torch": torch.__version__, "updates": [], "tokens": []}
-    for rows, measure in ((found["updates"], update), (found["tokens"], token)):
+    found = {"torch": torch.__version__, "updates": [], "tokens": [], "syncs": []}
+    for rows, measure in ((found["updates"], update), (found["tokens"], token), (found["syncs"], sync)):
         for members in args.members:
             rows.append(measure(bench, members))
             print(json.dumps({key: value for key, value in rows[-1].items() if key != "operations"}), flush=True)

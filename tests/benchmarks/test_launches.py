@@ -35,6 +35,9 @@ def test_launches_are_counted_and_do_not_grow_with_the_members(monkeypatch, tmp_
     ours = one["operations"]["ours"]  # of 14 adapted layers, each in the forward and again in the backward
     # the checkpoint does not repeat the last one of a block: nothing keeps its result
     assert ours["baddbmm"] == 2 * 14 - 2 and not {"view", "empty", "_unsafe_view", "detach"} & ours.keys()
+    one, four = found["syncs"]  # for an adapter, whatever its layers; a sum for each piece of it
+    assert one["launches"]["pack"] == 3 and one["launches"]["sums"] <= 12
+    assert four["launches"] == {name: 4 * count for name, count in one["launches"].items()}
 
 
 def test_what_only_looks_at_memory_is_not_counted(monkeypatch):

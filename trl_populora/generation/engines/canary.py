@@ -29,7 +29,7 @@ from torch import Tensor
 from ...population import Population
 from ...population.factors import Factors
 from ..sampler import evaluation_mode
-from .adapters import AdapterStore, AdapterVersion, adapter_names, read_factors, temperature_of
+from .adapters import AdapterStore, AdapterVersion, adapter_names, flatten, read_factors, temperature_of
 from .engine import Drawn, Engine, EngineRow, LivenessError
 from .weight_changes import added, alike, bit_sums, changed_outputs, random_like, spread
 
@@ -217,8 +217,7 @@ class Canary:
 
     def sums(self, member: str) -> list[int]:
         """What [`Engine.held`] must be for a member: engines multiply B by the scaling after its cast."""
-        factors = self.population.factors(member).values()
-        return bit_sums(X for A, B, scaling in factors for X in (A.to(self.dtype), B.to(self.dtype) * scaling))
+        return bit_sums([flatten(self.population.factors(member), self.dtype, scaled=True)])
 
     def _check_steps(self, versions: Sequence[AdapterVersion], outdated: Sequence[AdapterVersion]) -> None:
         """Checks that the engine does not answer with a member's new version as with the one before, bit for bit.

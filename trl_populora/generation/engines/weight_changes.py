@@ -11,7 +11,7 @@ from torch import Tensor
 from ...population.factors import Factor, Factors
 
 
-PIECE = 1 << 24  # numbers whose squares a GPU holds at a time
+PIECE = 1 << 24  # numbers whose squares are held at a time
 SAME = 0.01
 """Relative difference of two updates that count as the same (our choice). Float32 sums leave about 5e-4."""
 
@@ -64,14 +64,15 @@ def bit_sums(matrices: Iterable[Tensor]) -> list[int]:
     adapter differs from PEFT's.
     """
     parts = [matrix.detach().reshape(-1) for matrix in matrices]
-    if parts and parts[0].is_cuda:  # a few kernels for an adapter, and not a few for each of its matrices
-        parts = torch.cat(parts).split(PIECE)
+    if len(parts) > 1 and parts[0].is_cuda:  # a few kernels for an adapter, and not a few for each of its matrices
+        parts = [torch.cat(parts)]
     sums = []
     for part in parts:
         # The square of an `int16` fits into an `int32`.
         bits, squares = (torch.int16, torch.int32) if part.element_size() == 2 else (torch.int32, torch.int64)
-        bits = part.view(bits).to(squares)
-        sums.append(torch.stack([bits.sum(), bits.square().sum()]))
+        for piece in part.view(bits).split(PIECE):
+            wide = piece.to(squares)
+            sums.append(torch.stack([wide.sum(), wide.square().sum()]))
     return torch.stack(sums).sum(0).tolist() if sums else [0, 0]  # one transfer for the whole adapter
 
 
