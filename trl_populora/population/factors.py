@@ -31,7 +31,7 @@ Factors = dict[str, Factor]
 
 def to_tensors(factors: Factors) -> dict[str, Tensor]:
     """Factors under the names that PEFT gives them in files: every A, then every B."""
-    return {f"{path}.lora_{side}.weight": factor[i] for i, side in enumerate("AB") for path, factor in factors.items()}
+    return {f"{path}.lora_{side}.weight": getattr(one, side) for side in "AB" for path, one in factors.items()}
 
 
 def from_tensors(tensors: Mapping[str, Tensor], scalings: Mapping[str, float]) -> Factors:
