@@ -102,9 +102,8 @@ def runner(engine) -> str:
 
 def difference(report: Report, sampler, where: str) -> None:
     """What the canary saw after the last sync, beside its tolerance, and which adapters the engine has in memory."""
-    worst = max(sampler.liveness.values(), key=lambda one: one.error)
     what = f"{where}: the canary's largest difference, nats"
-    report.number(what, worst.error, most=sampler.canary.tolerance(None))
+    report.number(what, max(sampler.liveness.values()), most=sampler.canary.tolerance(None))
     report.detail("canary of the base", sampler.canary.base_error)
     report.detail("the engine repeats its answers", sampler.engine.repeats)
     versions = list(sampler.serving.values())

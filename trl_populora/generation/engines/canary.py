@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,18 +47,6 @@ STEP_TOKENS = 64  # of the prompt that two versions of a member answer
 # Roundings of a token expected to differ between two versions whose answers must differ (our choice). Measured: with
 # 1.4, one of eight answers was equal; with 8 or more, none (docs/vllm.md).
 STEP_ROUNDINGS = 30
-
-
-class Liveness(NamedTuple):
-    """Result of the canary for one member.
-
-    Attributes:
-        error (`float`): Root mean square of engine minus trainer over the compared log-probabilities, in nats.
-        effect (`float`): The same for engine minus frozen base: the size of the adapter's effect.
-    """
-
-    error: float
-    effect: float
 
 
 class FaultElsewhere(Exception):
@@ -120,7 +108,7 @@ class Canary:
 
     def check_members(
         self, versions: Sequence[AdapterVersion], outdated: Sequence[AdapterVersion] = ()
-    ) -> dict[str, Liveness]:
+    ) -> dict[str, float]:
         """Samples from every version in one mixed batch, and compares with the trainer's weights of its member.
 
         A member with a difference above the tolerance but below the limit is checked again, with a longer prompt. The
@@ -130,12 +118,15 @@ class Canary:
             versions (`Sequence[AdapterVersion]`): Versions in the engine, one of each member.
             outdated (`Sequence[AdapterVersion]`, *optional*): Previous versions, while they are still loaded.
 
+        Returns:
+            `dict[str, float]`: Root mean square difference of engine and trainer for each member, in nats.
+
         Raises:
             LivenessError: With the member, the difference, and the member whose weights the answer resembles.
         """
         seen, drawn = self._look(versions)
         self._refuse(
-            [not seen[version.member].error <= self.limit(version.member) for version in versions],
+            [not seen[version.member] <= self.limit(version.member) for version in versions],
             lambda k: self._explain(versions[k], drawn[k], seen[versions[k].member]),
         )
         doubts = self._doubts(versions, seen)
@@ -154,8 +145,8 @@ class Canary:
             explanation = explain(first)
             raise LivenessError(explanation) if faults[first] else FaultElsewhere
 
-    def _doubts(self, versions: Sequence[AdapterVersion], seen: dict[str, Liveness]) -> list[bool]:
-        return self.anywhere([not seen[v.member].error <= self.tolerance(v.member) for v in versions])
+    def _doubts(self, versions: Sequence[AdapterVersion], seen: dict[str, float]) -> list[bool]:
+        return self.anywhere([not seen[v.member] <= self.tolerance(v.member) for v in versions])
 
     def _ask_again(
         self, versions: Sequence[AdapterVersion], doubts: Sequence[bool], outdated: Sequence[AdapterVersion]
@@ -166,8 +157,8 @@ class Canary:
         for k, (version, answer) in enumerate(zip(versions, drawn, strict=True)):
             if not (doubts[k] and still[k]):
                 continue
-            error, tolerance = seen[version.member].error, self.tolerance(version.member)
-            others = self._others(version, answer, seen[version.member])
+            error, tolerance = seen[version.member], self.tolerance(version.member)
+            others = self._others(version, answer)
             if version.member in before:
                 older = self._read(before[version.member])
                 with added(self.population.model, older):
@@ -183,14 +174,11 @@ class Canary:
                 *(self.engine.where, error, version.member, tolerance, self.base_error),
             )
 
-    def _look(self, versions: Sequence[AdapterVersion]) -> tuple[dict[str, Liveness], list[Drawn]]:
+    def _look(self, versions: Sequence[AdapterVersion]) -> tuple[dict[str, float], list[Drawn]]:
         members = [version.member for version in versions]
         drawn = self._draw(versions)
-        own, base = self._reference(members, drawn), self._reference(members, drawn, base=True)
-        return {
-            member: Liveness(distance(answer, mine), distance(answer, without))
-            for member, answer, mine, without in zip(members, drawn, own, base, strict=True)
-        }, drawn
+        errors = map(distance, drawn, self._reference(members, drawn))
+        return dict(zip(members, errors, strict=True)), drawn
 
     @contextmanager
     def _prompt(self, ids: list[int]) -> Iterator[None]:
@@ -380,22 +368,23 @@ class Canary:
 
     # Explanations ----------------------------------------------------------------------------------------------
 
-    def _others(self, version: AdapterVersion, answer: Drawn, seen: Liveness) -> dict[str, float]:
+    def _others(self, version: AdapterVersion, answer: Drawn) -> dict[str, float]:
         """How far an answer is from all weights that are other than the member's own, in nats."""
-        others, factors = {"the frozen base, without any adapter": seen.effect}, self.population.factors
+        base = self._reference([version.member], [answer], base=True)[0]
+        others, factors = {"the frozen base, without any adapter": distance(answer, base)}, self.population.factors
         for name in adapter_names(self.population):
             if name != version.member and not alike(factors(name), factors(version.member)):
                 others[repr(name)] = distance(answer, self._reference([name], [answer])[0])
         return others
 
-    def _explain(self, version: AdapterVersion, answer: Drawn, seen: Liveness) -> str:
-        tolerance, candidates = self.tolerance(version.member), self._others(version, answer, seen)
+    def _explain(self, version: AdapterVersion, answer: Drawn, error: float) -> str:
+        tolerance, candidates = self.tolerance(version.member), self._others(version, answer)
         nearest = min(candidates, key=candidates.__getitem__)
         if candidates[nearest] > tolerance:
             nearest = "nobody's current weights: older ones, another file, or a cached prefix of other weights"
         return (
             f"{self.engine.where} does not sample {version.member!r} from its current weights: log-probabilities "
-            f"differ from the trainer's by {seen.error:.3g} (tolerance {tolerance:.3g}; {version.name}). "
+            f"differ from the trainer's by {error:.3g} (tolerance {tolerance:.3g}; {version.name}). "
             f"The answer looks like {nearest}."
         )
 

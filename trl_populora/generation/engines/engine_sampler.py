@@ -19,7 +19,7 @@ from ...population import Population
 from ...self_play.sampling import Completion
 from ..sampler import Sampler
 from .adapters import AdapterStore, AdapterVersion, adapter_names, temperature_of
-from .canary import TOKENS, TOLERANCES, Canary, FaultElsewhere, Liveness
+from .canary import TOKENS, TOLERANCES, Canary, FaultElsewhere
 from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, ServerLost
 
 
@@ -51,7 +51,7 @@ class EngineSampler(Sampler):
         settings: The other arguments of [`Sampler`].
 
     Attributes:
-        liveness (`dict[str, Liveness]`): Result of the last canary for each member.
+        liveness (`dict[str, float]`): Difference that the last canary found for each member, in nats.
         serving (`dict[str, AdapterVersion]`): Version of each member that is sampled. Empty if the last sync failed.
 
     Raises:
@@ -79,7 +79,7 @@ class EngineSampler(Sampler):
                 "before these filters, so the trainer cannot correct for them. Leave them out."
             )
         self.engine, self.dtype = engine, dtype or _engine_dtype(population, self.accelerator)
-        self.liveness: dict[str, Liveness] = {}
+        self.liveness: dict[str, float] = {}
         self.serving: dict[str, AdapterVersion] = {}
         self._newest: dict[str, AdapterVersion] = {}  # as `serving`, unless the last sync has failed
         self._outdated: list[AdapterVersion] = []  # earlier versions that the engine may still hold
@@ -248,7 +248,7 @@ class EngineSampler(Sampler):
 
     def _check(self, target: dict[str, AdapterVersion], outdated: Sequence[AdapterVersion] = ()) -> None:
         seen = self._on_parts(lambda: self.canary.check_members(list(target.values()), outdated))
-        self.liveness = {name: max((one[name] for one in seen), key=lambda one: one.error) for name in target}
+        self.liveness = {name: max(one[name] for one in seen) for name in target}
 
     def _on_parts(self, check: Callable[[], Any]) -> list[Any]:
         """Results of a check by the canary on every engine that answers for itself, without those that are lost."""
