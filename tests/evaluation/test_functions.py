@@ -167,8 +167,11 @@ def test_which_block_is_read():
 def test_examples_beside_the_function_do_not_count(grader):
     function = "from math import prod\ndef double(x): return prod([2, x]) if not isinstance(x, list) else x * 2\n"
     extras = ["assert double(1) == 3", "print(double(int(input())))", "raise SystemExit", "double(1, 2, 3)"]
+    extras += ["n = int(input())\nprint(double(n))", "result = double(1, 2)"]
     extras += ["if __name__ == '__main__':\n    1 / 0"]
     assert verdicts(grader, DOUBLE, *(fenced(function + one) for one in extras)) == ["solved"] * len(extras)
+    future = "from __future__ import annotations\ndef double(x: Unknown): return x * 2\nn = 1 / 0\n"
+    assert verdicts(grader, DOUBLE, fenced(future), fenced("double = 1 / 0")) == ["solved", "wrong"]
 
 
 def test_the_header_helps_and_gives_nothing_away(grader):

@@ -50,8 +50,8 @@ def load_function(code: str, header: str, name: str) -> Callable:
     try:
         exec(compile(tree, "solution", "exec", dont_inherit=True), space)
     except BaseException:  # an example beside the function, such as a wrong assert, or a call of input()
-        tree.body = [statement for statement in tree.body if isinstance(statement, _NAMED)]
-        exec(compile(tree, "solution", "exec", dont_inherit=True), space)
+        tree.body = [_tried(statement) for statement in tree.body if isinstance(statement, _NAMED)]
+        exec(compile(ast.fix_missing_locations(tree), "solution", "exec", dont_inherit=True), space)
     if not callable(space.get(name)):
         raise NameError(name)
     return space[name]
@@ -90,6 +90,14 @@ def load_method(code: str, header: str, name: str) -> Callable:
         return as_plain(method(*arguments))
 
     return call
+
+
+def _tried(statement: ast.stmt) -> ast.stmt:
+    """The statement. An assignment that fails is passed over: it may belong to an example, such as
+    `n = int(input())`."""
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        return statement
+    return ast.Try([statement], [ast.ExceptHandler(None, None, [ast.Pass()])], [], [])
 
 
 def _parse(*texts: str) -> ast.Module:
