@@ -168,6 +168,11 @@ CASES = [
     (r"\sqrt{8}, \frac{1}{2}", LIST, r"0.5, 2\sqrt{2}", "solved"),
     *(("1,3,5", LIST, text, "solved") for text in (r"1,\,3,\,5", r"1,\;3,\;5", "1,~3,~5", r"n\in\{1,3,5\}")),
     *(("1,-2", {}, text, "solved") for text in (r"1\text{ or }-2", r"x=1\text{ or }x=-2", r"1,\;-2", "-2, 1")),
+    *(
+        ("1,3,5", {}, text, "solved")
+        for text in (r"1, 3, \text{ and } 5", "1, 3, and 5", r"1, 3,\text{or }5", "1; 3; 5")
+    ),
+    ("1,3,5", {}, r"1, 3, \text{ and } 4", "wrong"),
     ("1,-2", {}, r"1\text{ or }2", "wrong"),
     ("2,~3", {}, "2,~3", "solved"),
     ("7", {}, r"\text{Area}=7", "solved"),

@@ -16,7 +16,9 @@ _GIVEN = re.compile(rf"(?:(?<![0-9A-Za-z)\]}}.])[-+])?{DECIMAL}")  # in prose; t
 _MINUS_MONEY = re.compile(r"(?<![0-9])(?<![0-9]\s)-\s?\\?[$£€¥₹]\s?(?=[0-9.])")
 _ANY_TEXT = re.compile(r"\\(?:text[a-z]*|mathrm|mbox|operatorname)\s*\{[^{}]*\}")
 _TRAILING_UNIT = re.compile(rf"(?<=.)(?:\\[,;:! ]|~|\s)*{TEXT}(?:\s*\^\s*(?:[0-9]|\{{[0-9]\}}))?\s*$")
-_TEXT_WORDS = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|;")
+_TEXT_WORDS = re.compile(  # with the comma before it
+    r"(?:,\s*)?(?:\\(?:text|mathrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|;)"
+)
 _SPACING = re.compile(r"(?<!\\)\\[,;:! ]|~")
 _POWER = re.compile(POWER)
 _MEMBER = re.compile(r"[A-Za-z]\s*\\in\s*(?=(?:\\left)?\\\{)")  # of a list in braces
