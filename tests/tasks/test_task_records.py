@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.code_tasks import code_task, code_types
-from trl_populora.executor import Execution, Status
+from trl_populora.executor import Execution, Status, Value
 from trl_populora.tasks import Refusal, Task, refused_by
 from trl_populora.tasks.code.pairs import hidden, visible
 
@@ -75,3 +75,5 @@ def test_an_execution_that_is_ok_refuses_nothing():
     with pytest.raises(ValueError, match="nothing is refused: read `execution.values`"):
         refused_by(Execution(Status.OK, (), 0.0, 0))
     assert refused_by(Execution(Status.EXCEPTION, (), 0.0, 0, error="KeyError")) == Refusal("exception", "KeyError")
+    calls = (Value(Status.OK, b"N"), Value(Status.EXCEPTION, error="TypeError"), Value(Status.OK, b"N"))
+    assert refused_by(Execution(Status.EXCEPTION, calls, 0.0, 0)) == Refusal("exception", "TypeError")

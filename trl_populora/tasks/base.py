@@ -283,15 +283,16 @@ def on_scale(value: float, low: float, high: float) -> float:
 
 
 def refused_by(execution: Execution) -> Refusal:
-    """The refusal for an execution that is not `ok`. Its reason is the status. `infra_error` means that the executor
-    failed.
+    """The refusal for an execution that is not `ok`. Its reason is the status, and its detail the first error.
+    `infra_error` means that the executor failed.
 
     Raises:
         ValueError: If the execution is `ok`.
     """
     if execution.status is Status.OK:
         raise ValueError("This execution is ok, so nothing is refused: read `execution.values`.")
-    return Refusal(execution.status.value, execution.error or "")
+    errors = (value.error for value in execution.values if value.status is execution.status)
+    return Refusal(execution.status.value, execution.error or next(errors, None) or "")
 
 
 def word_pairs(text: str) -> frozenset[str]:
