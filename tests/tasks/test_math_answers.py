@@ -319,6 +319,10 @@ def test_values_that_are_none(value):
     assert isinstance(refusal, Refusal) and refusal.reason == "not_a_number"
 
 
+def test_a_float_that_is_too_large_is_told_so():
+    assert answer_text(262_500_000.0) == Refusal("not_a_number", "a float above 100,000,000, or not finite")
+
+
 @pytest.mark.parametrize(
     ("text", "inside"),
     [

@@ -80,6 +80,8 @@ def answer_text(value: object) -> str | Refusal:
             return Refusal("not_a_number", f"a float has at most {MAX_DECIMALS} digits after its point")
         if exact.denominator > 1:
             return f"{value:.{MAX_DECIMALS}f}".rstrip("0")
+    elif type(value) is float:
+        return Refusal("not_a_number", f"a float above {MAX_FLOAT:,}, or not finite")
     else:
         return Refusal("not_a_number", f"a value of type {type(value).__name__}")
     if abs(exact.numerator) >= 10**MAX_DIGITS:
