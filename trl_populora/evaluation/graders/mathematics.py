@@ -96,7 +96,7 @@ class MathAccuracy(Grader):
       other functions;
     - numbers that differ by more than one part in ten thousand differ: math-verify rounds to six decimals, so that any
       small number is 0. If the reference allows an error, only that is used;
-    - `4.5e33` is a number, not a multiple of e; `E_1` is a name;
+    - `4.5e33` is a number, not a multiple of e; `E_1` is a name, and so is `dx/dt`, which math-verify takes for 0;
     - letters after an expression are variables, not units: `6m` is not 6. `7\\text{ or 8}` is not 7. Words after a
       number are units, as in `7 pens`, if they do not change it, as in `7 dozen`;
     - an equation such as `y' + ky = 0` requires a relation: math-verify would compare its 0 with an answer that is not

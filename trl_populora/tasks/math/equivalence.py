@@ -14,7 +14,7 @@ from itertools import product
 
 from latex2sympy2_extended.latex2sympy2 import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
-from sympy import Basic, Derivative, Function, Integral, Limit, MatMul, MatPow, MatrixBase, Product, Sum
+from sympy import Basic, Derivative, Function, Integral, Limit, MatMul, MatPow, MatrixBase, Product, Sum, Symbol
 from sympy.core.relational import Equality, Relational
 from sympy.logic.boolalg import And
 
@@ -117,7 +117,7 @@ def compare(gold: str | tuple[int, int], answer: str) -> str:
         parse(f"${text}$", _CONFIG, fallback_mode="first_match", parsing_timeout=0) for text in (gold, answer)
     )
     for right, reading in product(rights, readings):
-        if not _leaves_work(right, reading) and verify(right, reading, timeout_seconds=None):
+        if not _leaves_work(right, reading) and verify(_named(right), _named(reading), timeout_seconds=None):
             return "solved"
     return "wrong" if any(isinstance(reading, _Value) for reading in readings) else "refused"
 
@@ -134,10 +134,20 @@ def _leaves_work(right: _Value | str, reading: _Value | str) -> bool:
     relation = isinstance(reading, (Relational, And))
     if isinstance(right, Equality) and right.lhs.is_Add and not relation:
         return True
+    same = [one.lhs == one.rhs for one in (right, reading) if isinstance(one, Equality)]
+    if same in ([True, False], [False, True]):
+        return True  # N=n+1 for N=n, which math-verify reads as n=n
     if isinstance(right, Equality) and relation and reading.free_symbols != right.free_symbols:
         return True  # such as 0=1, which math-verify reads as N=n
     kinds = _WORK if right.free_symbols else (*_WORK, Function)
     return bool(_kinds(reading, kinds) - _kinds(right, kinds))
+
+
+def _named(value: _Value | str) -> _Value | str:
+    """The value with a name for each derivative, because math-verify works out `\\frac{dx}{dt}` as 0."""
+    if isinstance(value, str):
+        return value
+    return value.xreplace({one: Symbol(str(one)) for one in value.atoms(Derivative)})
 
 
 def _kinds(value: _Value, kinds: tuple[type, ...]) -> set[type]:
