@@ -53,6 +53,7 @@ LEFT_OPEN = [
     f"WITH c AS ({COUNTS}) SELECT shop, n FROM c WHERE n = 2 ORDER BY n /* , shop */",
     f"SELECT shop, ')' AS x FROM ({COUNTS}) ORDER BY ' LIMIT (', x -- , shop",
     "SELECT shop FROM s UNION SELECT item FROM s LIMIT 2",
+    "SELECT count(*), shop FROM s WHERE shop <> 'West' GROUP BY shop LIMIT 1 OFFSET 1",  # the middle of both orders
     "SELECT shop, length(shop) FROM s UNION SELECT item, length(item) FROM s ORDER BY 2",
     "SELECT shop FROM s EXCEPT SELECT item FROM s LIMIT 3",
     "SELECT substr(shop, 2, 1) COLLATE NOCASE AS x, shop FROM s GROUP BY shop ORDER BY x > 'e'",

@@ -7,8 +7,8 @@ any SQL:
   ORDER BY, ties in an ORDER BY, columns beside an aggregate, group_concat, and sums whose digits depend on the order.
   Among the orders are those of each column, upwards and downwards. In these, `min` and `max` do not choose the row of
   the columns beside them, as they do in SQLite only.
-- Where the query leaves the order of rows open, two orders must give the same result (`ties.py`). This finds the same
-  after GROUP BY and UNION.
+- Where the query leaves the order of rows open, two orders must give the same result, too (`ties.py`). This finds the
+  same after GROUP BY and UNION.
 - Without the rows of one table, the result must change. Otherwise the query does not use the table.
 - With half of a table's rows, or with other values in a column, at least one result must be different and not empty.
   Otherwise the result is a constant.
@@ -88,8 +88,7 @@ def judge_trials(
         return Refusal("empty_result", "the query returns no rows")
     if any(_rows(outcome, ordered) != base for outcome in by_kind["order"]):
         return Refusal("row_order", "the result depends on the order in which rows are stored")
-    ties = [_rows(outcome, ordered) for outcome in by_kind.get("ties", [])]
-    if any(rows != ties[0] for rows in ties):
+    if any(_rows(outcome, ordered) != base for outcome in by_kind.get("ties", [])):
         return Refusal("row_order", "the query leaves an order open, as by ties, and its result depends on it")
     for table, outcome in zip(tables, by_kind["empty"], strict=True):
         if _rows(outcome, ordered) == base:
