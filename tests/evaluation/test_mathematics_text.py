@@ -185,6 +185,9 @@ def test_nesting():
         ("**Answer:** 3.5 cm\nAnd so on.", "3.5 cm"),
         ("The answer is\n\\[x=2\\]", "x=2"),
         (r"The answer is \(1, 2\). Or not.", "1, 2"),
+        ("The answer is $5$ or $6$.", "5, 6"),
+        (r"The answer is \(x=1\), \(x=2\), and \(x=3\).", "x=1, x=2, x=3"),
+        ("The answer is $5$, since $2+3=5$.", "5"),
         ("The answer is 12. But no, the answer is 13", "13"),
         ("The answer is 1.5. It is 2.", "1.5"),
         (r"The answer is 3, \boxed{}", "3, \\boxed{}"),
@@ -200,6 +203,17 @@ def test_the_final_answer(completion, answer):
     assert find_answer(completion) == answer
 
 
-@pytest.mark.parametrize("text", ["answer is ", "answer *", "answer:*", "answer is a. ", "answer is $"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "answer is ",
+        "answer *",
+        "answer:*",
+        "answer is a. ",
+        "answer is $",
+        "answer is $1$, ",
+        "answer is $1$" + " " * 99,
+    ],
+)
 def test_long_texts_of_answers_are_read(text):
     assert len(find_answer(text * 10_000) or "") < 1_000

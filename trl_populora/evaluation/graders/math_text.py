@@ -25,7 +25,9 @@ _MEMBER = re.compile(r"[A-Za-z]\s*\\in\s*(?=(?:\\left)?\\\{)")  # of a list in b
 _WHERE = re.compile(r"(?:\\(?:text|mathrm|mbox)\s*\{\s*)?\bwhere\b.*", re.DOTALL)
 _OPEN, _CLOSE = "([{", ")]}"
 _STATED = re.compile(r"\banswer(?: is\b|(?=\s?\**:))[\s*:]*", re.IGNORECASE)
-_DELIMITERS = (("$$", r"\$\$"), ("$", r"(?<!\\)\$"), (r"\(", r"\\\)"), (r"\[", r"\\\]"))  # as they are, as a pattern
+_FORMULA = (r"\$\$(.*?)\$\$", r"\$(.*?)(?<!\\)\$", r"\\\((.*?)\\\)", r"\\\[(.*?)\\\]")
+_AND = r"\s*(?:,\s*(?:(?:and|or)\b\s*)?|(?:and|or)\b\s*)"  # between formulas
+_FORMULAS = [(re.compile(one, re.DOTALL), re.compile(f"{one}(?:{_AND}{one})*", re.DOTALL)) for one in _FORMULA]
 _SENTENCE_END = re.compile(r"\.(?=\s|$)|\n")
 
 
@@ -38,7 +40,8 @@ def find_boxed(completion: str) -> str | None:
 def find_answer(completion: str) -> str | None:
     """
     The final answer of a completion: the content of its last box. Without a box, it is the text after the last "answer
-    is" or "answer:" (a formula or the rest of the sentence), as in math-verify and lm-eval.
+    is" or "answer:" (one or several formulas with "and", "or" or commas between them, or the rest of the sentence), as
+    in math-verify and lm-eval.
 
     Returns:
         `str`: The answer as it was written. `None` if there is neither.
@@ -49,10 +52,10 @@ def find_answer(completion: str) -> str | None:
     if stated is None:
         return None
     rest = completion[stated.end() :]
-    for begin, end in _DELIMITERS:
+    for begin, (formula, formulas) in zip(("$$", "$", r"\(", r"\["), _FORMULAS, strict=True):
         if rest.startswith(begin):
-            inside, *closed = re.split(end, rest.removeprefix(begin), maxsplit=1)
-            return inside.strip() or None if closed else None
+            found = formulas.match(rest)
+            return ", ".join(filter(None, map(str.strip, formula.findall(found[0])))) or None if found else None
     return _SENTENCE_END.split(rest, maxsplit=1)[0].strip("* ") or None
 
 
