@@ -27,7 +27,7 @@ _MOST_EXPONENT = 30  # of a power of ten
 _FORMS = (
     r"\frac{1}{2} ~ \frac12 ~ 1/2 ~ 0.5 ~ 50\% ~ 12.5\% ~ x=3 ~ 1+2=3 ~ 1\frac{1}{2} ~ 1.2\times10^3 ~ 10^6 ~ 1,000"
     r" ~ -2 ~ 3\text{ cm}^2 ~ 3 km ~ \{3\} ~ (3) ~ 5 or 6 ~ \pm3 ~ \sqrt{3} ~ \pi ~ 3x ~ x<3 ~ 3^{\circ} ~ \mathbf{3}"
-    r" ~ \text{three} ~ [1, 2) ~ 2.5 ~ \approx 3 ~ abc ~ \infty ~ 3! ~ \frac ~ |3|"
+    r" ~ \text{three} ~ [1, 2) ~ 2.5 ~ \approx 3 ~ abc ~ \infty ~ 3! ~ \frac ~ |3| ~ \frac{1}{2}=0.5"
 )
 
 
@@ -55,7 +55,7 @@ def _readings(value: Basic) -> list[Basic]:
     math-verify does not evaluate what it parses. So `2 + 3` is a sum here, which is not accepted as an answer.
     """
     while isinstance(value, (Equality, And, Set)):  # x = 5, 2 + 3 = 5, {5}: as `verify` reads them
-        if isinstance(value, Equality) and isinstance(value.lhs, Number) and value.lhs != value.rhs:  # 8 = 7
+        if isinstance(value, Equality) and isinstance(value.lhs, Number) and not _same(value.lhs, value.rhs):  # 8 = 7
             return []
         if isinstance(value, Set) and len(value.args) != 1:
             return []
@@ -63,6 +63,11 @@ def _readings(value: Basic) -> list[Basic]:
     if isinstance(value, Mul) and len(value.args) == 2 and value.args[1] == _HUNDREDTH:
         return [value, value.args[0]] if _is_number(value.args[0]) else []
     return [value] if _is_number(value) else []
+
+
+def _same(left: Number, right: Basic) -> bool:
+    """Whether a number equals the other side, as math-verify compares them: for sympy, 1/2 is neither 0.5 nor 50%."""
+    return left == right or bool(_readings(right)) and verify(left, right, timeout_seconds=None)
 
 
 def _is_number(value: Basic) -> bool:
