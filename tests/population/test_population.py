@@ -5,6 +5,7 @@ import zlib
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from tests.tiny import lora, perturb, tiny_population, two_layers
 from trl_populora.population import Factor, Population
@@ -277,6 +278,35 @@ def test_refuses_targets_that_match_nothing():
 def test_refuses_adapters_on_an_embedding():
     with pytest.raises(ValueError, match="include .*embed_tokens, an embedding.*take it out"):
         Population(two_layers(), lora(target_modules=["embed_tokens", "q_proj"]), num_teachers=1, num_students=1)
+
+
+@pytest.mark.parametrize(
+    ("targets", "words"),
+    [
+        ("all-linear", "layers.0.mlp.experts, of a mixture of experts.* name other modules, such as .*'q_proj'"),
+        (["gate", "q_proj"], r"layers.0.mlp.gate, of a mixture of experts.* such as \['q_proj'\]"),
+        (["gate"], "name other modules[.]"),
+    ],
+)
+def test_refuses_adapters_on_experts_and_their_router(targets, words):
+    shape = dict(vocab_size=32, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1)
+    experts = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, head_dim=8)
+    base = Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape, **experts, pad_token_id=0, bos_token_id=1, eos_token_id=2))
+    with pytest.raises(ValueError, match=words):
+        Population(base, lora(target_modules=targets), num_teachers=0, num_students=1)
+
+
+def test_refuses_a_linear_layer_that_returns_more_than_a_tensor(ids):
+    class Router(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x), x
+
+    base = two_layers()
+    base.model.layers[1].mlp.up_proj = Router(base.config.hidden_size, base.config.intermediate_size)
+    population = Population(base, lora(target_modules=["up_proj"]), num_teachers=0, num_students=1)
+    message = "include .*layers.1.mlp.up_proj, which returns a tuple"
+    with pytest.raises(ValueError, match=message), population.route(["student_0"] * len(ids)):
+        population.model(ids)
 
 
 @pytest.mark.parametrize("targets", [r".*\.(q|v)_proj", ["q_proj", "v_proj"], ["self_attn.q_proj", "v_proj"]])

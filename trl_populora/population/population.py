@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torch
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
-from peft.tuners.lora import LoraLayer
+from peft.tuners.lora import LoraLayer, ParamWrapper
 from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedModel
@@ -375,4 +375,11 @@ def _check_linear(layers: Mapping[str, LoraLayer], name: str) -> None:
         raise ValueError(
             f"The adapters' target_modules include {embeddings[0]}, an embedding. Members have adapters on linear "
             "layers only: take it out."
+        )
+    experts = {path for path, layer in layers.items() if isinstance(layer, ParamWrapper)}
+    if experts:
+        others = sorted({path.rpartition(".")[2] for path in layers.keys() - experts})
+        raise ValueError(
+            f"The adapters' target_modules include {min(experts)}, of a mixture of experts, which regroups rows. It "
+            f"cannot be adapted per member: name other modules{f', such as {others}' * bool(others)}."
         )

@@ -224,13 +224,19 @@ class Routing:
             cached = self._cache[layer] = whole, groups
         return cached
 
-    def _add_members(self, layer: LoraLayer, args: tuple, output: Tensor) -> Tensor | None:
+    def _add_members(self, layer: LoraLayer, args: tuple, output: Any) -> Tensor | None:
         plan = self._plan
         if plan is None:
             if not self._is_base:
                 logger.warning_once(UNROUTED)
             return None
-        x, dtype = args[0], output.dtype
+        x = args[0]
+        if not isinstance(output, Tensor):
+            path = next(path for path, one in self.layers.items() if one is layer)
+            raise ValueError(
+                f"The adapters' target_modules include {path}, which returns a {type(output).__name__} and not a "
+                "tensor, as the router of a mixture of experts does. Name other modules."
+            )
         if x.shape[0] != plan.rows:
             raise ValueError(
                 f"A LoRA layer received a batch of {x.shape[0]} rows while {plan.rows} rows are routed. Name the "
@@ -242,7 +248,8 @@ class Routing:
                 "PEFT's own adapters were turned on, as by disable_adapter() at its end, and would add one to all "
                 "rows. Call population.set_trainable(). To ask the base, use `with population.routing.base():`."
             )
-        x, scaling = x.to(dtype), layer.scaling[self._names[0]]
+        dtype, scaling = output.dtype, layer.scaling[self._names[0]]
+        x = x.to(dtype)
         if torch.is_grad_enabled():
             self._cache.clear()  # an optimizer step may follow, and these stacks would be those of before
             left = iter(plan.members)
