@@ -60,6 +60,7 @@ def test_what_a_command_line_may_say_passes(argv, recipe):
     [
         ([], {"num_teacher": 2}, "Unknown setting 'num_teacher' in the recipe. Did you mean 'num_teachers'"),
         (["--num_teacherz", "2"], {}, "Unknown option '--num_teacherz'. Did you mean '--num_teachers'"),
+        (["my.yaml"], {}, "Unknown argument 'my.yaml'. If it is a recipe, write --config my.yaml"),
         ([], {"max_steps": 2.5}, "max_steps=2.5 in the recipe must be a whole number"),
         ([], {"max_steps": True}, "max_steps=True in the recipe must be a whole number"),
         ([], {"max_steps": None}, "max_steps is empty in the recipe"),

@@ -73,6 +73,8 @@ def check_call(argv: Sequence[str], recipe: Mapping[str, Any]) -> None:
     Raises:
         ValueError: Naming the setting and its value; with the closest name, if there is no such setting.
     """
+    if argv and not argv[0].startswith("-"):  # as of a recipe without --config, which would not be read
+        raise ValueError(f"Unknown argument {argv[0]!r}. If it is a recipe, write --config {argv[0]}.")
     known = read_settings()
     if not known:
         return
