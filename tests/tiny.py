@@ -2,7 +2,7 @@
 
 import torch
 from peft import LoraConfig
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from trl_populora.population import Population
@@ -39,6 +39,15 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=CHATML
     )
+
+
+def begin_texts(tokenizer: PreTrainedTokenizerFast) -> int:
+    """Makes a tokenizer put a beginning of sequence before texts, and an end after them; returns the first."""
+    tokenizer.bos_token = begin = SPECIAL[0]
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A {SPECIAL[2]}", special_tokens=[(begin, 0), (SPECIAL[2], 2)]
+    )
+    return 0
 
 
 def tiny_model(seed: int = 0, **overrides) -> LlamaForCausalLM:

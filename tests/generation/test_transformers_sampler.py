@@ -16,7 +16,7 @@ from transformers import (
 from transformers.cache_utils import DynamicLayer
 
 from tests.drawn_examples import examples
-from tests.tiny import SHAPE, lora, perturb, tiny_population, tiny_tokenizer
+from tests.tiny import SHAPE, begin_texts, lora, perturb, tiny_population, tiny_tokenizer
 from trl_populora.generation import TransformersSampler
 from trl_populora.generation.transformers_sampler import TOKENS_AT_ONCE, RoomyLayer
 from trl_populora.population import Population, routing
@@ -154,6 +154,19 @@ def test_variables_of_the_chat_template(population):
     (one,), (other,) = (draw(PROMPTS[:1], ROWS[:1], seed=0) for draw in (plain, greets))
     assert tokenizer.decode(other.prompt_ids) == "Hi! " + tokenizer.decode(one.prompt_ids)
     assert greets.count_tokens(PROMPTS[0]) == len(other.prompt_ids)
+
+
+@pytest.mark.parametrize("template", ["base", "chat"])
+def test_a_transcript_begins_as_the_tokenizer_begins_a_text(population, template):
+    """With the beginning of sequence of Llama and Gemma, once. A chat template writes it itself."""
+    tokenizer = tiny_tokenizer()
+    settings = {"max_completion_length": 2, "template": template}
+    (one,) = TransformersSampler(population, tokenizer, **settings)(PROMPTS[:1], ROWS[:1], seed=0)
+    begin = begin_texts(tokenizer)
+    draw = TransformersSampler(population, tokenizer, **settings)
+    (other,) = draw(PROMPTS[:1], ROWS[:1], seed=0)
+    assert other.prompt_ids == ([begin, *one.prompt_ids] if template == "base" else one.prompt_ids)
+    assert draw.count_tokens(PROMPTS[0]) == len(other.prompt_ids)
 
 
 def test_greedy_equals_generate_of_each_member_alone(population):

@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 
+from tests.tiny import begin_texts, tiny_tokenizer
 from trl_populora.integrations.lightning import Example, Row, causal_lm_loss, collate, encode
 from trl_populora.integrations.lightning.completions import IGNORED
 from trl_populora.integrations.lightning.warm_start import learning_rate_factor
@@ -44,3 +45,13 @@ def test_learning_rate_rises_and_decays_to_zero():
     factors = [learning_rate_factor(step, steps=10, warmup_steps=4) for step in range(11)]
     assert factors[:5] == sorted(factors[:5]) and factors[0] > 0 and factors[4] == 1.0
     assert factors[4:] == sorted(factors[4:], reverse=True) and factors[10] == 0.0
+
+
+def test_a_transcript_begins_as_the_tokenizer_begins_a_text():
+    """As in sampling: with the beginning of sequence, which a chat template writes itself."""
+    tokenizer = tiny_tokenizer()
+    before, chat = (encode(tokenizer, [example("2+2", "4")], template=one)[0] for one in ("base", "chat"))
+    begin = begin_texts(tokenizer)
+    (after,) = encode(tokenizer, [example("2+2", "4")], template="base")
+    assert after.ids == (begin, *before.ids) and after.prompt == before.prompt + 1
+    assert encode(tokenizer, [example("2+2", "4")]) == [chat]

@@ -96,13 +96,14 @@ def read(options: argparse.Namespace, rest: list[str]) -> tuple[RunArguments, Po
 
 def counter(tokenizer: PreTrainedTokenizerBase, args: PopulationSelfPlayConfig) -> Callable[[Text], int]:
     """Counts tokens as a sampler does: of a text, or of a conversation as it is rendered."""
-    from ..tasks import render_prompt
+    from ..tasks.templates import tokenize_prompt
 
     how = {"template": args.prompt_template, "chat_template_kwargs": args.chat_template_kwargs}
 
     def count(text: Text) -> int:
-        whole = text if isinstance(text, str) else render_prompt(text, tokenizer, **how)
-        return len(tokenizer(whole, add_special_tokens=False)["input_ids"])
+        if isinstance(text, str):
+            return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+        return len(tokenize_prompt(text, tokenizer, **how))
 
     return count
 

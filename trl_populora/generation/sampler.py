@@ -19,7 +19,8 @@ from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerB
 from ..population import Population
 from ..progress import Progress
 from ..self_play.sampling import Completion, Message
-from ..tasks import BASE_STOP, read_back, render_prompt
+from ..tasks import BASE_STOP, read_back
+from ..tasks.templates import tokenize_prompt
 
 
 if TYPE_CHECKING:
@@ -276,8 +277,7 @@ class Sampler(ABC):
         how = {"template": self.template, "chat_template_kwargs": self.chat_template_kwargs}
         keys = [json.dumps(prompt, default=id) for prompt in prompts]
         unique = dict(zip(keys, prompts, strict=True))  # all rows of a group have the same
-        texts = {key: render_prompt(prompt, self.tokenizer, **how) for key, prompt in unique.items()}
-        ids = {key: self.tokenizer(text, add_special_tokens=False)["input_ids"] for key, text in texts.items()}
+        ids = {key: tokenize_prompt(prompt, self.tokenizer, **how) for key, prompt in unique.items()}
         return [ids[key] for key in keys]
 
 

@@ -64,6 +64,18 @@ def render_prompt(
     return "\n\n".join([_BASE_OPENING, *turns, "Assistant:"])
 
 
+def tokenize_prompt(messages: Sequence[dict], tokenizer: Any, *, template: str = "auto", **how: Any) -> list[int]:
+    """Tokens of a conversation that [`render_prompt`] renders. A chat template writes its special tokens itself. Other
+    prompts start with the beginning of sequence if the tokenizer adds one to texts, as those of Llama and Gemma do."""
+    ids = tokenizer(render_prompt(messages, tokenizer, template=template, **how), add_special_tokens=False)[
+        "input_ids"
+    ]
+    if template == "chat" or template == "auto" and getattr(tokenizer, "chat_template", None) is not None:
+        return ids
+    added = tokenizer("")["input_ids"][:1]
+    return [*added, *ids] if added == [tokenizer.bos_token_id] else ids
+
+
 def read_back(tokenizer: Any, text: str) -> str:
     """A text as a model reads and writes it: encoded, and decoded without special tokens, as completions are."""
     return tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"], skip_special_tokens=True)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from ...tasks import render_prompt
+from ...tasks.templates import tokenize_prompt
 
 
 IGNORED = -100  # label of a token that carries no loss
@@ -42,11 +42,11 @@ class Row:
 def encode(tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], **template: Any) -> list[Row]:
     """Tokenises each rendered prompt and its completion separately, as in generation. `template` are the arguments of
     [`render_prompt`]."""
-    prompts = [render_prompt(example.messages, tokenizer, **template) for example in examples]
+    prompts = [tokenize_prompt(example.messages, tokenizer, **template) for example in examples]
     completions = [example.completion for example in examples]
-    prompt_ids, completion_ids = (tokenizer(t, add_special_tokens=False)["input_ids"] for t in (prompts, completions))
+    completion_ids: Any = tokenizer(completions, add_special_tokens=False)["input_ids"]
     end: Any = tokenizer.eos_token_id
-    return [Row((*p, *c, end), len(p)) for p, c in zip(prompt_ids, completion_ids, strict=True)]
+    return [Row((*p, *c, end), len(p)) for p, c in zip(prompts, completion_ids, strict=True)]
 
 
 def collate(rows: Sequence[Row], pad_token_id: int) -> dict[str, Tensor | int]:
