@@ -50,3 +50,10 @@ def test_a_cache_that_cannot_be_written_is_told_with_the_fix(monkeypatch):
         load_prompts("user/prompts")
     with pytest.raises(ValueError, match="Permission denied: '/nonexistent'$"):
         load_prompts("mine.jsonl")  # a file of the user's, which is not kept there
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
+def test_an_empty_file_is_told(name, tmp_path):
+    (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=f"{name}' cannot be loaded: the file is empty$"):
+        load_prompts(str(tmp_path / name))

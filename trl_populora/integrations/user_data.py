@@ -43,8 +43,10 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
             dataset = _part(load_from_disk(name), split)
         else:
             dataset = load_dataset(name, config, split=split)
-    except (OSError, ValueError, DatasetsError) as error:
+    except (OSError, ValueError, DatasetsError, StopIteration) as error:
         why = error.__cause__ or error  # datasets' own error only says that there is one
+        if isinstance(why, StopIteration):  # of the reader of JSON
+            why = "the file is empty"
         told = f"dataset_name={name!r} cannot be loaded: {' '.join(str(why).split())}"
         if isinstance(why, PermissionError) and kind is None and not saved:
             told += ". Set HF_HOME to a folder that can be written, where the dataset is kept"
