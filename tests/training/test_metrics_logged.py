@@ -4,7 +4,7 @@ import pytest
 from datasets import Dataset
 
 from tests.tiny import lora, tiny_model, tiny_tokenizer
-from tests.training.conftest import build_trainer, hash_reward, make_config
+from tests.training.conftest import Altered, build_trainer, hash_reward, make_config
 from tests.training.test_probes import play_plausibly
 from trl_populora.diagnostics import round_metrics
 from trl_populora.diagnostics.metrics import METRICS, matching
@@ -126,3 +126,30 @@ def test_the_registry_is_complete(runs):
     assert not {name: entries for name, entries in found.items() if len(entries) != 1}
     logged = {entries[0].name for entries in found.values()}
     assert {metric.name for metric in METRICS} - logged == set(ELSEWHERE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 12])
+def test_means_over_tokens_leave_out_truncated_rows(make_trainer, size):
+    """Also where no row of a micro-batch has more than one token: TRL takes one column for one number of each row."""
+
+    def cut(drawn, members):
+        ids = [[5, 6, 2], [2], [5, 6, 7], [5, 6, 7]]  # the last two are truncated
+        return [one._replace(ids=ids[i % 4], text="") for i, one in enumerate(drawn)]
+
+    trainer = make_trainer(
+        max_steps=1, loss_type="grpo", mask_truncated_completions=True, per_device_train_batch_size=size
+    )
+    trainer.source.sampler = Altered(trainer.source.sampler, cut)
+    sums, score = [], trainer._get_per_token_logps_and_entropies
+
+    def noted(model, ids, mask, kept, *args, **kwargs):
+        scored = score(model, ids, mask, kept, *args, **kwargs)
+        sums.append(((scored[1] * mask[:, -kept:]).sum().item(), mask[:, -kept:].sum().item()))
+        return scored
+
+    trainer._get_per_token_logps_and_entropies = noted
+    trainer.train()
+    total, tokens = map(sum, zip(*sums, strict=True))
+    assert tokens == 12 / 4 * (3 + 1)
+    assert trainer.state.log_history[0]["entropy"] == pytest.approx(total / tokens, rel=1e-5)

@@ -110,7 +110,7 @@ def needed(
 def trim(batch: dict[str, Any]) -> dict[str, Any]:
     """Cut the columns that are padding in every row: prompts on the left, completions on the right."""
     prompt = max(1, int(batch["prompt_mask"].sum(1).max()))
-    completion = max(1, int(batch["completion_mask"].sum(1).max()))
+    completion = max(2, int(batch["completion_mask"].sum(1).max()))  # TRL takes one column for one number per row
     width = batch["completion_ids"].shape[1]
 
     def cut(key: str, value: Any) -> Any:
