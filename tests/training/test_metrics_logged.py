@@ -153,3 +153,14 @@ def test_means_over_tokens_leave_out_truncated_rows(make_trainer, size):
     total, tokens = map(sum, zip(*sums, strict=True))
     assert tokens == 12 / 4 * (3 + 1)
     assert trainer.state.log_history[0]["entropy"] == pytest.approx(total / tokens, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_what_no_row_of_a_log_has_is_not_logged(make_trainer):
+    trainer = make_trainer(max_steps=1, mask_truncated_completions=True)
+    trainer.source.sampler = Altered(
+        trainer.source.sampler, lambda drawn, members: [one._replace(ids=[5, 6, 7]) for one in drawn]
+    )
+    trainer.train()
+    log = trainer.state.log_history[0]
+    assert log["entropy"] == 0 and "clip_ratio/low_min" not in log and None not in log.values()

@@ -4,7 +4,8 @@ TRL logs the mean over micro-batches of a mean over tokens. In the micro-batches
 tokens of short completions too much. Each micro-batch has a weight here, so that it is the mean over tokens.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 TOKEN_MEANS = ("kl", "entropy")
 CLIP_MEANS = ("clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean", "cispo_clip_ratio")
+EXTREMES = ("clip_ratio/low_min", "clip_ratio/high_max")
 
 
 def weigh(batches: list[dict[str, Tensor]], total: Callable[[Tensor], Any]) -> None:
@@ -30,12 +32,13 @@ def weigh(batches: list[dict[str, Tensor]], total: Callable[[Tensor], Any]) -> N
 
 @contextmanager
 def weighed(
-    metrics: Mapping[str, list[float]], batch: Callable[[], Mapping[str, Any]], *, by_row: bool
+    metrics: MutableMapping[str, list[float]], batch: Callable[[], Mapping[str, Any]], *, by_row: bool
 ) -> Iterator[None]:
-    """Multiplies what TRL adds to these metrics inside by the weight of the micro-batch, if it has one.
+    """Multiplies what TRL adds to these metrics inside by the weight of the micro-batch, if it has one, and removes
+    extremes over rows of which none has a token: TRL would log `None`.
 
     Args:
-        metrics (`Mapping[str, list[float]]`): Name -> one value for each micro-batch so far.
+        metrics (`MutableMapping[str, list[float]]`): Name -> one value for each micro-batch so far.
         batch (`Callable[[], Mapping[str, Any]]`): Returns the micro-batch, which may be known at the end only.
         by_row (`bool`): Whether ratios are those of rows. Then clip ratios are means over rows, of which all
             micro-batches have equally many.
@@ -46,3 +49,8 @@ def weighed(
     for name in TOKEN_MEANS if by_row else TOKEN_MEANS + CLIP_MEANS:
         if weight is not None and len(metrics.get(name, ())) > before.get(name, 0):
             metrics[name][-1] *= weight.item()
+    for name in EXTREMES:
+        if metrics.get(name) and math.isnan(metrics[name][-1]):
+            metrics[name].pop()
+            if not metrics[name]:
+                del metrics[name]
