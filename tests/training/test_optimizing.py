@@ -28,7 +28,7 @@ REFUSED = [
     ),
     (
         {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"abc": 1}},
-        "gradient_checkpointing_kwargs={'abc': 1}.*unexpected keyword",
+        "gradient_checkpointing_kwargs={.*'abc': 1}.*unexpected keyword",
     ),
     ({"use_liger_kernel": True}, "use_liger_kernel=true needs liger-kernel"),
     ({"accelerator_config": {"dispatch_batches": True}}, "accelerator_config with dispatch_batches=true"),
@@ -46,9 +46,10 @@ REFUSED = [
     ({"num_teachers": 0, "hall_of_fame_size": 5}, "hall_of_fame_size=5 without self-play"),
 ]
 if "activation_checkpointing" in PopulationSelfPlayConfig.__dataclass_fields__:  # from transformers 5.23 on
-    REFUSED.append(
-        ({"activation_checkpointing": True, "activation_checkpointing_kwargs": {"every_n_layers": 0}}, "at least 1")
-    )
+    REFUSED += [
+        ({"activation_checkpointing": True, "activation_checkpointing_kwargs": {name: value}}, f"TRL loses {name}")
+        for name, value in {"every_n_layers": 2, "offload": True}.items()
+    ]
 
 
 @pytest.mark.parametrize("settings, words", REFUSED, ids=lambda one: "-".join(one) if isinstance(one, dict) else "")
@@ -115,3 +116,13 @@ def test_arguments_of_one_policy_are_refused_with_the_way_out(config, given, wor
         given = given | {"optimizers": (torch.optim.SGD([torch.zeros(1)]), None)}
     with pytest.raises(ValueError, match=words + ".*To train one policy, pass a trl.GRPOConfig"):
         build_trainer(config(), **given)
+
+
+@pytest.mark.slow
+def test_checkpointing_is_not_reentrant_where_its_settings_do_not_say_it(make_trainer, monkeypatch):
+    """Reentrant is PyTorch's default, which DDP cannot train with: a weight would have two gradients."""
+    reentrant = []
+    monkeypatch.setattr(torch.utils.checkpoint.CheckpointFunction, "apply", reentrant.append)
+    for kwargs in ({"preserve_rng_state": False}, {}):
+        make_trainer(gradient_checkpointing=True, gradient_checkpointing_kwargs=kwargs, max_steps=1).train()
+    assert not reentrant

@@ -315,6 +315,9 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         check_supported(self)
         if self.ddp_find_unused_parameters is None:  # a rank's rows need not belong to all members
             self.ddp_find_unused_parameters = True
+        for name in ("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"):  # two names of one setting
+            if (given := getattr(self, name, None)) is not None:  # without a value, PyTorch's is reentrant
+                setattr(self, name, {"use_reentrant": False} | given)
 
     @property
     def world_size(self) -> int:

@@ -55,11 +55,9 @@ def try_out(trainer: "PopulationSelfPlayTrainer") -> None:
         _try_schedule(trainer, optimizer)
     if args.gradient_checkpointing:
         with _naming(args, "gradient_checkpointing_kwargs"):
-            given = args.gradient_checkpointing_kwargs or {}
-            kwargs: dict[str, Any] = {"use_reentrant": False} | given
-            if kwargs.pop("every_n_layers", 1) < 1:
-                raise ValueError("every_n_layers must be at least 1")
-            kwargs.pop("offload", None)
+            kwargs: dict[str, Any] = {"use_reentrant": False} | (args.gradient_checkpointing_kwargs or {})
+            if lost := sorted(kwargs.keys() & {"every_n_layers", "offload"}):
+                raise ValueError(f"TRL loses {', '.join(lost)} when it turns checkpointing on again after sampling")
             checkpoint(torch.sin, torch.zeros(1, requires_grad=True), **kwargs)
 
 
