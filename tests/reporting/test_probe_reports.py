@@ -55,6 +55,11 @@ def test_the_view_and_the_summary(rounds, tmp_path):
     assert probes_summary([]) == []
 
 
+def test_an_exam_that_a_resume_has_added_begins_at_its_first_probe():
+    added = [one | {"exams": {"gsm8k": one["exams"]["held_out"]}} for one in (record(40, 0.4), record(60, 0.8))]
+    assert "  gsm8k: 30% to 60%, step 40 to 60; base 25%" in probes_summary([*RECORDS, *added])
+
+
 def test_curves_of_members_and_the_base():
     figure = plot_probes(RECORDS)
     panels = {axis.get_title(): axis for axis in figure.axes if axis.get_visible()}

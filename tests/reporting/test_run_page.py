@@ -79,6 +79,14 @@ def test_a_tile_says_in_how_many_rounds_somebody_was_replaced(made):
     assert (tiles["Replacements"].value, tiles["Replacements"].note) == ("4", "in 2 rounds")
 
 
+def test_the_tile_of_a_probe_does_not_call_an_exam_old_that_a_resume_has_added(made):
+    run = read_run(str(made.folder))
+    first, *rest = [{**one, "exams": {"gsm8k": one["exams"]["held_out"]}} for one in run.probes]
+    for records, when in (([first, *rest], "at the start"), ([run.probes[0], *rest], "after round 6")):
+        tiles = {tile.title: tile for tile in overview(replace(run, probes=records), []).parts[0].tiles}
+        assert tiles["Probe"].note.endswith(f"% {when}, gsm8k")
+
+
 def test_final_exams_have_the_rows_of_the_terminal_and_differences_in_points(made):
     share = {"accuracy": 0.5, "low": 0.4, "high": 0.6}
     wide = {"of": "mean", "to": "base", "difference": 0.071, "low": -0.02, "high": 0.16, "significant": False}

@@ -65,14 +65,19 @@ def probes_summary(records: Sequence[Record]) -> list[str]:
     """Lines for the end of a run: every exam at the start and at the end, and what the evaluations cost."""
     if not records:
         return []
-    first, last = records[0], records[-1]
+    last = records[-1]
     lines = ["Probes during the run (mean over members that solve tasks):"]
     for name, exam in last["exams"].items():
-        began, base = first["exams"].get(name, exam)["mean"], exam["players"][BASE]["accuracy"]
-        steps = f"step {first['step']} to {last['step']}"
+        first, base = first_with(records, name), exam["players"][BASE]["accuracy"]
+        began, steps = first["exams"][name]["mean"], f"step {first['step']} to {last['step']}"
         lines.append(f"  {name}: {percent(began)} to {percent(exam['mean'])}, {steps}; base {percent(base)}")
     lines.append(f"  {last['probing']:.0f} s in {len(records)} probes, {_cost(last)} of the run")
     return lines
+
+
+def first_with(records: Sequence[Record], exam: str) -> Record:
+    """The first of the records with this exam: a resumed run may have other exams than before."""
+    return next(record for record in records if exam in record["exams"])
 
 
 def plot_probes(records: Sequence[Record]) -> Figure | None:

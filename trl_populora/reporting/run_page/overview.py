@@ -13,6 +13,7 @@ from ..page import Column, Facts, Plot, Section, Table, Text, Tile, Tiles
 from ..page.figures import look
 from ..page.formats import NOTHING, is_missing, written
 from ..plots import ROLES
+from ..probes import first_with
 from ..tables import counted, strongest
 from .series import MARKED, MAX_LINES, SMOOTHED, colours, curves, is_long, of_members, of_rounds, with_points
 
@@ -90,8 +91,10 @@ def _tiles(run: PlayedRun) -> Iterator[Tile]:
     if run.probes:
         name, exam = next(iter(run.probes[-1].get("exams", {}).items()), (None, None))
         if exam is not None:
-            began = run.probes[0].get("exams", {}).get(name, exam)["mean"]
-            yield Tile("Probe", written(exam["mean"], "share"), f"{_since(began, exam['mean'])}, {name}".lstrip(", "))
+            began = first_with(run.probes, name)
+            when = "at the start" if began is run.probes[0] else f"after round {began['round']}"
+            since = _since(began["exams"][name]["mean"], exam["mean"], when)
+            yield Tile("Probe", written(exam["mean"], "share"), f"{since}, {name}".lstrip(", "))
     if "filled" in last.coverage:
         yield Tile("Coverage", f"{last.coverage['filled']}", f"cells, {first.coverage.get('filled', 0)} at the start")
     born = [event for event in run.replacements if event["round"] is not None]
@@ -111,10 +114,10 @@ def _tiles(run: PlayedRun) -> Iterator[Tile]:
             yield Tile(title, best.name, f"mean reward {written(best.mu, 'signed')}")
 
 
-def _since(first: float | None, last: float | None) -> str:
+def _since(first: float | None, last: float | None, when: str = "at the start") -> str:
     if is_missing(first) or is_missing(last):
         return ""
-    return f"{written(first, 'share')} at the start"
+    return f"{written(first, 'share')} {when}"
 
 
 def _alarms(run: PlayedRun) -> Iterator[Any]:
