@@ -325,7 +325,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("learning_rate",
             "Current learning rate of the first member. Other members may have another one.", "-", "last"),
         Metric("num_tokens",
-            "Prompt and completion tokens of all rows so far, without those of extra attempts (`tasks/extra_rows`).",
+            "Prompt and completion tokens of the rows of all batches so far: not of champions' rows, of extra "
+            "attempts (`tasks/extra_rows`), or of attempts that `balance_rows` does not choose.",
             "tokens", "last", evaluated=True),
         Metric("entropy",
             "Mean entropy of the members' next-token distributions, over the tokens of the rows in the update. With "
@@ -393,9 +394,9 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("num_input_tokens_seen",
             "The same as `num_tokens`.", "tokens", "last", "`include_num_input_tokens_seen`"),
         Metric("train_tokens_per_second",
-            "Tokens of all rows per second of training.", "1/s", "last", "`include_num_input_tokens_seen`"),
-        Metric("train_loss", "Mean loss over the training.", "-", "last", _END),
-        Metric("train_runtime", "Wall-clock time of the training.", "s", "last", _END),
+            "Such tokens per second of training.", "1/s", "last", "`include_num_input_tokens_seen`"),
+        Metric("train_loss", "Mean loss over the training; after a resume, since then.", "-", "last", _END),
+        Metric("train_runtime", "Wall-clock time of the training; after a resume, since then.", "s", "last", _END),
         Metric("train_samples_per_second", "Rows per second.", "1/s", "last", _END),
         Metric("train_steps_per_second", "Optimizer steps per second.", "1/s", "last", _END),
         Metric("total_flos", "Always 0, because TRL does not count it.", "-", "last", _END),
