@@ -47,6 +47,7 @@ def test_recipes_pass():
         (["--use_cpu", "False", "--max_prompt_tokens", "None", "--max_steps", "+4"], {"learning_rate": "1e-3"}),
         (["--num_teachers", "0", "--max_steps", "-1"], {"task_types": ["my_module:MyType"]}),
         (["--num_students", "4"], {"num_students": 0}),  # the command line wins
+        (["--include_num_input_tokens_seen", "true"], {}),  # true, false or a text
     ],
 )
 def test_what_a_command_line_may_say_passes(argv, recipe):

@@ -170,12 +170,12 @@ def _is_float(text: str) -> bool:
 
 def _read(value: Any, kinds: frozenset[str]) -> Any:
     """The number, boolean or `None` that a text means; other values do not change."""
+    if isinstance(value, str) and "bool" in kinds and value.lower() in YES_OR_NO:  # also where texts are allowed
+        return value.lower() in ("true", "yes", "t", "y", "1")
     if not isinstance(value, str) or "str" in kinds or not kinds <= PLAIN:
         return value
     if value == "None":
         return None
-    if "bool" in kinds:
-        return value.lower() in ("true", "yes", "t", "y", "1")
     return float(value) if "float" in kinds else int(value)
 
 
