@@ -91,6 +91,12 @@ def test_a_seed_that_was_run_twice_counts_once():
     assert (point.mean, point.seeds) == (pytest.approx((0.3 + 0.9) / 2), 2)
 
 
+def test_runs_of_one_seed_are_told_apart_by_their_folders():
+    runs = [made(0, folder="runs/a"), made(0, folder="runs/b"), made(1, folder="runs/c")]
+    runs[1].record["git"] = {"commit": "b", "changed": False}
+    assert Comparison((Arm("x", tuple(runs)),)).circumstances() == ["Commit: a in runs/a, x/1; b in runs/b."]
+
+
 def test_runs_of_different_length_are_compared_over_their_common_rounds():
     short, long = made(0, rounds=4, rate=lambda n: n), made(0, rounds=9, rate=lambda n: n, teacher_reward="frontier")
     found = Comparison(group_arms([short, long]))

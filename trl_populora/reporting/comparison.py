@@ -235,12 +235,14 @@ class Comparison:
         return sentences
 
     def _named(self, numbers: Sequence[int]) -> str:
-        """Names for a set of runs: an arm if all its runs are in the set, otherwise each run as `arm/seed`."""
+        """Names for a set of runs: an arm if all its runs are in the set, otherwise each run as `arm/seed`, or by its
+        folder if the arm has its seed twice."""
         placed, words = self._placed, []
         for arm in self.arms:
-            own = [number for number, (other, _) in enumerate(placed) if other is arm]
-            some = [f"{arm.name}/{placed[number][1].seed}" for number in own if number in numbers]
-            words += [arm.name] if len(some) == len(own) else some
+            some = [run for number, (other, run) in enumerate(placed) if other is arm and number in numbers]
+            seeds = [run.seed for run in arm.runs]
+            told = [run.folder if seeds.count(run.seed) > 1 else f"{arm.name}/{run.seed}" for run in some]
+            words += [arm.name] if len(some) == len(seeds) else told
         return ", ".join(words)
 
     @property
