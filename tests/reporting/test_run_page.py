@@ -20,6 +20,7 @@ from trl_populora.diagnostics.dynamics import collapse_alarms, equality_alarms, 
 from trl_populora.diagnostics.matched import alarm_text
 from trl_populora.diagnostics.weights import measure_weights
 from trl_populora.reporting.advice import UNKNOWN, advice, alarm_spans
+from trl_populora.reporting.family_tree import plot_family_tree
 from trl_populora.reporting.history import read_history
 from trl_populora.reporting.page import render_page
 from trl_populora.reporting.played_run import read_run
@@ -271,6 +272,21 @@ def test_members_that_a_resume_left_behind_do_not_live(tmp_path):
     whole, fewer = (lineage(one)[0].parts[0] for one in (run, shrunk))
     assert lane_ends(whole) == [5, 5, 5] and lane_ends(fewer) == [4 if lane == third else 5 for lane in range(3)]
     assert whole.how.endswith(": 2 of 3.") and fewer.how.endswith(": 1 of 3.")
+
+
+def test_members_of_a_run_that_continues_another_keep_their_versions_and_founders(tmp_path):
+    folder = MadeRun(tmp_path / "run", teachers=0, students=3).make(11).folder
+    whole, history = read_run(str(folder)), folder / "history.jsonl"
+    history.write_text("".join(history.read_text().splitlines(keepends=True)[8:]))
+    part = read_run(str(folder))
+    assert [event["round"] for event in part.events] == [None, None, 9]
+    trees = [lineage(run)[0].parts[0] for run in (whole, part)]
+    assert trees[0].how == trees[1].how and sum(event["version"] for event in part.events) > 3
+    assert trees[0].figure.layout.yaxis.ticktext == trees[1].figure.layout.yaxis.ticktext
+    labels = [
+        [one.get_text() for one in plot_family_tree(run.history).axes[0].get_yticklabels()] for run in (whole, part)
+    ]
+    assert labels[0] == labels[1]
 
 
 def test_distances_of_what_the_record_has(made):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..diagnostics import RoundSummary
 from ..run_files.layout import LINEAGE_FILE
 from .drawing import COLOURS, new_figure
-from .history import founders, lives
+from .history import first_versions, founders, lives
 
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ def plot_family_tree(history: Sequence[RoundSummary]) -> Figure | None:
     markers = operator_markers({event["operator"] for _, event in births})
     for axis, side in zip(axes, sides):
         own = [(number, event) for number, event in births if event["slot"] in side]
-        _draw_side(axis, side, own, markers, lives=lives(history), end=history[-1].round + 1, slant=slant)
+        versions = first_versions(history)
+        first = {name: versions[name] for name in side}
+        _draw_side(axis, first, own, markers, lives=lives(history), end=history[-1].round + 1, slant=slant)
     _legend(figure, markers)
     return figure
 
@@ -93,7 +95,7 @@ def operator_markers(names: set[str]) -> dict[str, str]:
 
 def _draw_side(
     axis: Axes,
-    side: Sequence[str],
+    first: Mapping[str, int],
     births: Sequence[tuple[int, Mapping]],
     markers: Mapping[str, str],
     *,
@@ -103,15 +105,15 @@ def _draw_side(
 ) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    lane = {name: k for k, name in enumerate(side)}
-    latest, founder = founders(side, [event for _, event in births])
+    lane = {name: k for k, name in enumerate(first)}
+    latest, founder = founders(first, [event for _, event in births])
     living = Counter(founder[name, version] for name, version in latest.items() if lives[name][1] == end)
     palette = dict(zip([name for name, _ in living.most_common()], COLOURS))
 
     def colour(name: str, version: int) -> str:
         return palette.get(founder.get((name, version), name), REST)
 
-    since = {name: (lives[name][0], 0) for name in side}  # round and version
+    since = {name: (lives[name][0], first[name]) for name in first}  # round and version
     for number, event in births:
         slot, parents = event["slot"], [tuple(parent) for parent in event["parents"]]
         own = colour(*parents[0])
@@ -125,8 +127,8 @@ def _draw_side(
         axis.plot([number], [lane[slot]], color=own, zorder=3, **marker)
     for name, (start, version) in since.items():
         axis.hlines(lane[name], start, lives[name][1], color=colour(name, version), linewidth=3)
-    axis.set_yticks(range(len(side)), [f"{name}@{latest[name]}" for name in side], fontsize=7)
-    axis.set_ylim(len(side) - 0.4, -0.6)  # the first slot on top
+    axis.set_yticks(range(len(first)), [f"{name}@{latest[name]}" for name in first], fontsize=7)
+    axis.set_ylim(len(first) - 0.4, -0.6)  # the first slot on top
     axis.set_xlim(0, end * 1.02)
     axis.set_title(f"Replacements: {len(births)}. Founders with living descendants: {len(living)}", fontsize=10)
     axis.set_xlabel("round", fontsize=9)

@@ -37,18 +37,25 @@ def lives(history: Sequence[RoundSummary]) -> dict[str, tuple[int, int]]:
     return found
 
 
+def first_versions(history: Sequence[RoundSummary]) -> dict[str, int]:
+    """Member -> its version in its first round here: not 0 if the run continues another one in its own folder, or if
+    the member joined at a resume."""
+    return {member.name: member.version for summary in reversed(history) for member in summary.members}
+
+
 def founders(
-    slots: Sequence[str], events: Iterable[Mapping[str, Any]]
+    first: Mapping[str, int], events: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, int], dict[tuple[str, int], str]]:
     """The newest version in each slot, and the founder of every individual in the line of first parents.
 
-    An individual whose birth is not among `events`, as after a resume with more members, counts as a founder.
+    `first` has the first version in each slot ([`first_versions`]). An individual whose birth is not among `events`
+    counts as a founder.
     """
-    latest = dict.fromkeys(slots, 0)
-    founder = {(name, 0): name for name in slots}
+    latest = dict(first)
+    founder = {(name, version): name for name, version in first.items()}
     for event in events:
-        first = tuple(event["parents"][0]) if event["parents"] else (event["slot"], 0)
-        founder[event["slot"], event["version"]] = founder.get(first) or first[0]
+        parent = tuple(event["parents"][0]) if event["parents"] else (event["slot"], 0)
+        founder[event["slot"], event["version"]] = founder.get(parent) or parent[0]
         latest[event["slot"]] = event["version"]
     return latest, founder
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..history import founders, lives
+from ..history import first_versions, founders, lives
 from ..page import Column, Plot, Section, Table, Widget
 from ..page.figures import COLOURS, new_figure
 from ..page.formats import written
@@ -63,7 +63,8 @@ def _tree(run: PlayedRun, role: str, slots: Sequence[str], events: Sequence[Mapp
     figure = new_figure(x="round", hovermode="closest")
     lane = {name: k for k, name in enumerate(slots)}
     end = run.last.round + 1
-    latest, founder = founders(slots, events)
+    first = {name: version for name, version in first_versions(run.history).items() if name in slots}
+    latest, founder = founders(first, [event for event in run.replacements if event["slot"] in slots])
     seen = lives(run.history)
     living = Counter(founder[name, version] for name, version in latest.items() if seen[name][1] == end)
     palette = dict(zip([name for name, _ in living.most_common()], COLOURS))
@@ -71,7 +72,7 @@ def _tree(run: PlayedRun, role: str, slots: Sequence[str], events: Sequence[Mapp
     def colour(name: str, version: int) -> str:
         return palette.get(founder.get((name, version), name), REST)
 
-    since = {name: (seen[name][0], 0) for name in slots}  # round and version
+    since = {name: (seen[name][0], first[name]) for name in slots}  # round and version
     lanes: dict[str, tuple[list, list]] = {}
     links: dict[str, tuple[list, list]] = {}
     numbers = sorted({event["round"] for event in events})
