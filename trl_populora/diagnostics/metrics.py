@@ -14,7 +14,8 @@ from ..run_files.layout import HISTORY_FILE
 
 
 COMBINE = {
-    "mean": "the mean, over rounds; for TRL's own metrics, over steps",
+    "mean": "the mean, over rounds; for TRL's own metrics, over steps, and in an evaluation over batches, of which "
+    "the last may be smaller",
     "sum": "the sum",
     "last": "the newest value",
 }
