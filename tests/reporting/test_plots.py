@@ -104,3 +104,11 @@ def test_plots_of_a_single_poor_round(tmp_path, rounds):
 
 def test_running_mean():
     assert running_mean([1, 2, 3, 4], window=2) == [1, 1.5, 2.5, 3.5]
+
+
+def test_in_a_long_run_a_type_that_takes_turns_is_a_running_mean_too():
+    history = [make_round(k, solve_rates={("code_o", "code_i")[k % 2]: k / 40}) for k in range(40)]
+    axis = PLOTS["solve_rates"](history).axes[0]
+    (line,) = [line for line in axis.lines if line.get_label() == "code_i"]
+    assert axis.get_xlabel() == "round, running mean of 9"
+    assert list(line.get_ydata()) == running_mean([k / 40 for k in range(1, 40, 2)])

@@ -82,12 +82,14 @@ def plot_solve_rates(history: Sequence[RoundSummary]) -> Figure | None:
     if not types and not filled:
         return None
     figure, (left, right) = new_figure(1, 2)
+    smooth = is_long(history)
     for k, name in enumerate(types):
-        _line(left, _points(history, lambda s, name=name: s.solve_rates.get(name)), label=name, **line_look(k))
-    headline = _points(history, lambda s: s.solve_rate)
-    _line(left, headline, color="#000000", label="mean over types", linewidth=2.2, raw=False)
-    _line(right, filled, color=COLOURS[0], label="share of attempts")
-    _line(right, _points(history, lambda s: s.solve_rate_filled), color=COLOURS[1], label="of them solved")
+        points = _points(history, lambda s, name=name: s.solve_rates.get(name))
+        _line(left, points, label=name, smooth=smooth, **line_look(k))
+    headline, solved = (_points(history, pick) for pick in (lambda s: s.solve_rate, lambda s: s.solve_rate_filled))
+    _line(left, headline, color="#000000", label="mean over types", linewidth=2.2, smooth=smooth, raw=False)
+    _line(right, filled, color=COLOURS[0], label="share of attempts", smooth=smooth)
+    _line(right, solved, color=COLOURS[1], label="of them solved", smooth=smooth)
     _finish(left, history, title="Matched solve rate, by task type", label="share of attempts", limits=SHARE)
     _finish(right, history, title="Tasks filled in from the buffer", label="share", limits=SHARE)
     return figure
@@ -157,7 +159,8 @@ def plot_complexity(history: Sequence[RoundSummary]) -> Figure | None:
         return None
     figure, axes = new_figure(-(-len(measures) // 3), min(len(measures), 3))
     for k, (axis, name) in enumerate(zip(axes, measures)):
-        _line(axis, _points(history, lambda s, name=name: s.complexity.get(name)), **line_look(k))
+        points = _points(history, lambda s, name=name: s.complexity.get(name))
+        _line(axis, points, smooth=is_long(history), **line_look(k))
         _finish(axis, history, title=f"Proposed programs: {MEASURES[name]}", label="mean of the round")
     for axis in axes[len(measures) :]:
         axis.set_visible(False)
@@ -216,6 +219,11 @@ PLOTS: dict[str, Callable[[Sequence[RoundSummary]], Figure | None]] = {
 """File name without suffix -> function from rounds to a figure, or to `None` where the data are missing."""
 
 
+def is_long(history: Sequence[RoundSummary]) -> bool:
+    """Whether a run is so long that curves are running means."""
+    return len(history) > 3 * WINDOW
+
+
 def running_mean(values: Sequence[float], window: int = WINDOW) -> list[float]:
     """Mean over the last `window` values up to each point."""
     return [sum(values[max(i - window + 1, 0) : i + 1]) / min(i + 1, window) for i in range(len(values))]
@@ -258,11 +266,12 @@ def _member_lines(
     axis: Axes, history: Sequence[RoundSummary], role: str, pick: Callable, *, smooth: bool = True
 ) -> None:
     series = _series(history, role, pick)
+    long = smooth and is_long(history)
     for points, look in zip(series.values(), looks(series)):
-        _line(axis, points, smooth=smooth, **look)
+        _line(axis, points, smooth=long, **look)
     if len(series) > (2 if smooth else MOST_LINES):
         everybody = mean_points(series.values())
-        _line(axis, everybody, color="#000000", label="mean", linewidth=2.2, smooth=smooth, raw=False)
+        _line(axis, everybody, color="#000000", label="mean", linewidth=2.2, smooth=long, raw=False)
 
 
 def _line(
@@ -273,14 +282,14 @@ def _line(
     label: str | None = None,
     linestyle: str = "-",
     linewidth: float = 1.4,
-    smooth: bool = True,
+    smooth: bool,
     raw: bool = True,
 ) -> None:
-    """Draws points, if there are any; `smooth` replaces many by their running mean, `raw` shows them behind it."""
+    """Draws points, if there are any; `smooth` replaces them by their running mean, `raw` shows them behind it."""
     if not points:
         return
     rounds, values = zip(*points)
-    if smooth and len(values) > 3 * WINDOW:
+    if smooth:
         if raw:
             axis.plot(rounds, values, color=color, alpha=0.18, linewidth=0.8)
         values = running_mean(values)
@@ -307,7 +316,7 @@ def _finish(
     if limits:
         axis.set_ylim(*limits)
     axis.set_title(title, fontsize=10)
-    smoothed = f", running mean of {WINDOW}" if smooth and len(history) > 3 * WINDOW else ""
+    smoothed = f", running mean of {WINDOW}" if smooth and is_long(history) else ""
     axis.set_xlabel(f"round{smoothed}", fontsize=9)
     axis.set_ylabel(label, fontsize=9)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -10,7 +10,7 @@ from ...diagnostics.dynamics import MemberSummary
 from ..drawing import MOST_LINES
 from ..page.figures import Points, line_figure, look, thinned
 from ..page.formats import is_missing
-from ..plots import ROLES, WINDOW, running_mean
+from ..plots import ROLES, WINDOW, is_long, running_mean
 
 
 if TYPE_CHECKING:
@@ -22,11 +22,6 @@ MAX_LINES = 16
 """Members of a role that a figure draws; of more an even choice."""
 SMOOTHED = f" Running mean of {WINDOW} rounds."
 MARKED = " Thin vertical lines are replacements."
-
-
-def is_long(history: Sequence[RoundSummary]) -> bool:
-    """Whether the run is so long that curves are running means."""
-    return len(history) > 3 * WINDOW
 
 
 def of_rounds(history: Sequence[RoundSummary], pick: Callable[[RoundSummary], float | None]) -> Points:
