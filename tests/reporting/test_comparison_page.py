@@ -62,6 +62,11 @@ def test_several_seeds_have_a_band_and_thin_lines():
 def test_runs_of_other_length_are_said():
     told = " ".join(remarks(compared(made(0, rounds=3), made(0, rounds=9, teacher_reward="frontier"))))
     assert "Runs have 3 to 9 rounds. They are compared over the 3 rounds that all runs have" in told
+    assert "Later rounds are not on this page." in told
+    scores = {f"student_{i}": {"accuracy": 0.5} for i in range(2)}
+    examined = replace(made(0, rounds=9), evaluation={"exams": [{"exam": "e", "scores": scores, "summaries": {}}]})
+    told = " ".join(remarks(compared(made(0, rounds=3), examined)))
+    assert "Later rounds are not on this page, but final exams come after them." in told
 
 
 def test_a_history_that_begins_later_is_said():

@@ -196,9 +196,10 @@ def remarks(comparison: Comparison) -> list[str]:
     told = []
     lengths = sorted({run.rounds for run in comparison.runs})
     if len(lengths) > 1:
+        exams = ", but final exams come after them" if any(run.exams for run in comparison.runs) else ""
         told.append(
             f"Runs have {lengths[0]} to {lengths[-1]} rounds. They are compared over the {comparison.span} "
-            f"that all runs have. Later rounds are not on this page."
+            f"that all runs have. Later rounds are not on this page{exams}."
         )
     told += [
         f"The history of {run.folder} begins at round {run.first}: the run continues another, whose rounds are not in "
