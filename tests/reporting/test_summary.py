@@ -13,6 +13,7 @@ from trl_populora.reporting import LiveView, family_tree, model_card, read_histo
 from trl_populora.reporting.played_run import read_run
 from trl_populora.reporting.plots import PLOTS
 from trl_populora.reporting.run_page import make_page
+from trl_populora.reporting.tables import compute_table
 
 
 def test_summary_says_where_and_what_next(run):
@@ -28,6 +29,12 @@ def test_summary_says_where_and_what_next(run):
 def test_summary_counts_one_update_in_the_singular(run, rounds):
     text = run_summary(str(run), rounds[:1], base="tiny")
     assert "16 rows, 100 prompt tokens, 700 completion tokens, 1 update\n" in text
+
+
+def test_what_was_learned_from_before_a_run_continued_another_is_not_counted_as_all(run, rounds):
+    assert "\nLearned from in the last 2 rounds:\n" in run_summary(str(run), rounds[4:], base="tiny")
+    assert compute_table(rounds[4:]).columns[0].header == "learned per adapter in the last 2 rounds"
+    assert compute_table(rounds).columns[0].header == "learned per adapter"
 
 
 def test_summary_of_a_student_that_met_no_valid_task(run, rounds):

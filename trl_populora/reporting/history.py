@@ -7,7 +7,7 @@ from typing import Any
 from ..diagnostics import RoundSummary
 from ..run_files.files import read_lines
 from ..run_files.layout import HISTORY_FILE
-from .tables import counted
+from .tables import counted, in_last_rounds
 
 
 def read_history(folder: str | os.PathLike) -> list[RoundSummary]:
@@ -65,6 +65,5 @@ def changes(history: Sequence[RoundSummary]) -> str:
     replaced = sum(len(summary.events) for summary in history)
     recombined = sum(bool(summary.recombined) for summary in history)
     told = counted(replaced, "replacement") + (f" and {counted(recombined, 'recombination')}" if recombined else "")
-    if len(history) <= history[-1].round:  # it began in another folder
-        told += f" in the last {counted(len(history), 'round')}; earlier ones are not recorded here"
-    return told
+    part = in_last_rounds(history)
+    return told + (f"{part}; earlier ones are not recorded here" if part else "")

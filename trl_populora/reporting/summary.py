@@ -11,7 +11,7 @@ from ..run_files.run import read_record
 from .family_tree import family_tree
 from .history import changes
 from .probes import probes_summary
-from .tables import compute_totals, counted, percent, strongest
+from .tables import compute_totals, counted, in_last_rounds, percent, strongest
 
 
 def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, probes: Sequence[Mapping] = ()) -> str:
@@ -36,7 +36,8 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     totals = compute_totals(history)
     width = max(map(len, totals))
     replaced = any(summary.events for summary in history)
-    lines.append(f"Learned from{' (each slot, with its earlier members)' if replaced else ''}:")
+    slots = " (each slot, with its earlier members)" if replaced else ""
+    lines.append(f"Learned from{in_last_rounds(history)}{slots}:")
     for name, (rows, prompt, tokens, updates, *_) in totals.items():
         counts = f"{rows:,} rows, {prompt:,} prompt tokens, {tokens:,} completion tokens, {counted(updates, 'update')}"
         lines.append(f"  {name:<{width}}  {counts}")

@@ -59,9 +59,10 @@ def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
 def compute_table(history: Sequence[RoundSummary], *, plain: bool = False) -> Table:
     """What each adapter has learned from in all rounds, and the mean. Baselines are matched to these numbers.
 
-    An adapter is a slot: the rows of all members that it has had are added up.
+    An adapter is a slot: the rows of all members that it has had are added up. The heading says if earlier rounds are
+    not in the history.
     """
-    table = new_table("learned per adapter", *SPENT, plain=plain)
+    table = new_table(f"learned per adapter{in_last_rounds(history)}", *SPENT, plain=plain)
     totals = compute_totals(history)
     for name, counts in totals.items():
         table.add_row(name, *(f"{count:,}" for count in counts))
@@ -180,6 +181,11 @@ def fill_ins(member: MemberSummary) -> str:
 def counted(count: int, noun: str) -> str:
     """A count with its noun: `"1 round"`, `"2 rounds"`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def in_last_rounds(history: Sequence[RoundSummary]) -> str:
+    """The rounds that a history covers, in words, if the run began in another folder; else nothing."""
+    return f" in the last {counted(len(history), 'round')}" if len(history) <= history[-1].round else ""
 
 
 def drawn_by(decoding: Mapping[str, Any]) -> str:
