@@ -13,7 +13,11 @@ ROUND_TABLE: dict[str, tuple[type, str]] = {
     "role": (str, "`teacher` for proposals, `student` for attempts; in a run on a dataset, the member's role"),
     "version": (int, "version of the member that wrote it; null for champions and for late rows of a replaced member"),
     "type": (str, "task type of the proposal or of the attempted task"),
-    "group": (int, "completions of one prompt by one member share a group; numbered within round, kind and role"),
+    "group": (
+        int,
+        "completions of one prompt by one member share a group, and all extra attempts at one task; numbered within "
+        "round, kind and role",
+    ),
     "task": (str, "id of the task; null for a proposal that is not valid"),
     "author": (str, "author of the task: a member, a champion, or `seed:<family>`"),
     "task_step": (int, "optimizer step at which the task was proposed; 0 for seed tasks"),
