@@ -89,11 +89,11 @@ def _tiles(run: PlayedRun) -> Iterator[Tile]:
         rewards = [mean(one.reward for one in summary.members) for summary in (first, last)]
         yield Tile("Mean reward", written(rewards[1], "signed"), f"{written(rewards[0], 'signed')} at the start")
     if run.probes:
-        name, exam = next(iter(run.probes[-1].get("exams", {}).items()), (None, None))
+        name, exam = next(iter(run.probes[-1].get("exams", {}).items()), ("", None))
         if exam is not None:
             began = first_with(run.probes, name)
             when = "at the start" if began is run.probes[0] else f"after round {began['round']}"
-            since = _since(began["exams"][name]["mean"], exam["mean"], when)
+            since = _since(began["exams"][name]["mean"], exam["mean"], when=when)
             yield Tile("Probe", written(exam["mean"], "share"), f"{since}, {name}".lstrip(", "))
     if "filled" in last.coverage:
         yield Tile("Coverage", f"{last.coverage['filled']}", f"cells, {first.coverage.get('filled', 0)} at the start")
@@ -114,7 +114,7 @@ def _tiles(run: PlayedRun) -> Iterator[Tile]:
             yield Tile(title, best.name, f"mean reward {written(best.mu, 'signed')}")
 
 
-def _since(first: float | None, last: float | None, when: str = "at the start") -> str:
+def _since(first: float | None, last: float | None, *, when: str = "at the start") -> str:
     if is_missing(first) or is_missing(last):
         return ""
     return f"{written(first, 'share')} {when}"
