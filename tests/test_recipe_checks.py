@@ -68,6 +68,7 @@ def test_what_a_command_line_may_say_passes(argv, recipe):
         ([], {"lr_scheduler_type": None}, "lr_scheduler_type is empty in the recipe"),
         ([], {"learning_rate": "fast"}, "learning_rate='fast' in the recipe must be a number"),
         ([], {"use_cpu": "maybe"}, "use_cpu='maybe' in the recipe must be true or false"),
+        ([], {"reward_weights": 1.0}, "reward_weights=1.0 in the recipe must be a list: [1.0]."),
         ([], {"output_dir": 3}, "output_dir=3 in the recipe must be text: put it in quotes"),
         (["--max_steps=some"], {}, "--max_steps some must be a whole number"),
         (["--max_steps=+-5"], {}, "--max_steps +-5 must be a whole number"),

@@ -136,6 +136,8 @@ def _check_value(key: str, value: Any, kinds: frozenset[str]) -> None:
             raise ValueError(f"{key} is empty in the recipe. Give a value, or leave it out for the default.")
     elif number and kinds <= {"str", "None"}:
         raise ValueError(f"{key}={value!r} in the recipe must be text: put it in quotes.")
+    elif isinstance(value, int | float) and all(kind.startswith("list") for kind in kinds - {"None"}):
+        raise ValueError(f"{key}={value!r} in the recipe must be a list: [{value!r}].")
     elif wanted := _wanted(value, kinds):
         raise ValueError(f"{key}={value!r} in the recipe must be {wanted}.")
 
