@@ -1,9 +1,10 @@
 """A prompt or a missing column that would end the run on the way is found before it starts."""
 
+import json
 from functools import partial
 
 import pytest
-from datasets import Dataset
+from datasets import Dataset, Features, Json
 from torch import nn
 from trl.rewards import accuracy_reward, think_format_reward
 
@@ -30,15 +31,27 @@ CALLED = {"role": "assistant", "content": None, "tool_calls": [{"name": "add"}]}
         ([ASKED, {"role": "user", "content": None}], "has a message without role or content"),
         ([{"role": None, "content": "2 + 2?"}], "has a message without role or content"),
         ([None], "has a message without role or content"),
+        (str([ASKED]), r"is chat messages written as a text, as in CSV \(use JSON lines or Parquet\)"),
+        (json.dumps([ASKED], indent=1), "is chat messages written as a text"),
     ],
 )
 def test_the_first_bad_prompt_is_named_with_its_row(bad, words):
-    good = "2 + 2?" if bad is None or bad == "" else [ASKED]
+    good = "[{'a': 2 + 2?" if bad is None or isinstance(bad, str) else [ASKED]
     dataset = Dataset.from_dict({"prompt": [good, good, bad, bad]})
-    with pytest.raises(ValueError, match=rf"train_dataset: the prompt of row 3 \(index 2\) {words}. Give the row"):
+    with pytest.raises(ValueError, match=rf"train_dataset: the prompt of row 3 \(index 2\) {words}.*Give the row"):
         check_prompts("train_dataset", dataset)
     with pytest.raises(ValueError, match=r"row 2 \(index 1\)"):
         check_prompts("train_dataset", dataset.select([1, 3]))
+    check_prompts("train_dataset", dataset.select([0, 1]))
+
+
+def test_texts_and_chat_messages_in_one_column():
+    """TRL takes a batch for what its first prompt is."""
+    dataset = Dataset.from_dict({"prompt": [[ASKED], [ASKED], "2 + 2?"]}, features=Features({"prompt": Json()}))
+    with pytest.raises(
+        ValueError, match="train_dataset: the prompt of row 3 is a text and that of row 1 is chat mess"
+    ):
+        check_prompts("train_dataset", dataset)
     check_prompts("train_dataset", dataset.select([0, 1]))
 
 

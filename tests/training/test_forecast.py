@@ -4,7 +4,15 @@ import math
 
 import pytest
 import torch
-from transformers import BitsAndBytesConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    BitsAndBytesConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoXConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen3MoeConfig,
+)
 
 from tests.cli.test_doctor import Live
 from tests.tiny import lora
@@ -22,6 +30,19 @@ def test_the_tile_is_that_of_trl():
     from trl.trainer.utils import _CHUNKED_LOGPROB_CHUNK_SIZE
 
     assert TILE == (TOKEN_CHUNK_SIZE, _CHUNKED_LOGPROB_CHUNK_SIZE)
+
+
+@pytest.mark.parametrize(
+    ("config", "targets", "words"),
+    [
+        (CONFIG, ["mlp"], r"lora_target_modules=\['mlp'\] name more than linear layers of the base[.]"),
+        (CONFIG, ["embed_tokens"], "model.embed_tokens, an embedding"),
+        (Qwen3MoeConfig(num_hidden_layers=1), "all-linear", "model.layers.0.mlp.experts, of a mixture of experts"),
+    ],
+)
+def test_modules_that_a_population_refuses(config, targets, words):
+    with pytest.raises(ValueError, match=words):
+        Shapes.of(config, targets)
 
 
 @pytest.mark.slow

@@ -1,8 +1,9 @@
 """Checks the LoRA settings of a population."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from peft import LoraConfig
+from peft.tuners.lora import LoraLayer, ParamWrapper
 from torch import nn
 
 from trl_populora.settings import suggest
@@ -72,3 +73,27 @@ def check_modules(base: nn.Module, wanted: Collection[str] | str | None, *, opti
         hint = suggest(missing[0], modules, "Take it out, or set 'all-linear' for all linear layers.")
         told = ", ".join(map(repr, missing))
         raise ValueError(f"{option}={names}: the base has no module {told}. {hint}")
+
+
+def check_linear(layers: Mapping[str, LoraLayer]) -> None:
+    """Refuses adapters on an embedding, and on the experts of a mixture of experts or their router.
+
+    Args:
+        layers (`Mapping[str, LoraLayer]`): The layers that PEFT has given an adapter, by path.
+
+    Raises:
+        ValueError: With the path of such a layer.
+    """
+    embeddings = [path for path, layer in layers.items() if layer.lora_embedding_A]
+    if embeddings:
+        raise ValueError(
+            f"The adapters' target_modules include {embeddings[0]}, an embedding. Members have adapters on linear "
+            "layers only: take it out."
+        )
+    experts = {path for path, layer in layers.items() if isinstance(layer, ParamWrapper)}
+    if experts:
+        others = sorted({path.rpartition(".")[2] for path in layers.keys() - experts})
+        raise ValueError(
+            f"The adapters' target_modules include {min(experts)}, of a mixture of experts, which regroups rows. It "
+            f"cannot be adapted per member: name other modules{f', such as {others}' * bool(others)}."
+        )

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torch
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
-from peft.tuners.lora import LoraLayer, ParamWrapper
+from peft.tuners.lora import LoraLayer
 from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedModel
@@ -20,7 +20,7 @@ from ..run_files.layout import ADAPTER_FILE, POPULATION_FILE
 from ..run_files.run import TABLE_VERSION, read_table
 from .adapters import misfit, read_adapter
 from .factors import Factor, Factors, not_finite, to_tensors
-from .lora_config import check_lora_config, check_modules
+from .lora_config import check_linear, check_lora_config, check_modules
 from .member import Member, check_names, member_names
 from .routing import Routing
 
@@ -343,7 +343,7 @@ class Population(Mapping[str, Member]):
                 if name == names[0]:
                     self.model = get_peft_model(model, template, adapter_name=name)
                     layers = {path: one for path, one in model.named_modules() if isinstance(one, LoraLayer)}
-                    _check_linear(layers, name)
+                    check_linear(layers)
                 else:  # as PEFT's add_adapter, which looks through the whole model several times for each adapter
                     self.lora_configs[name] = config = copy.deepcopy(template)
                     for path, layer in layers.items():
@@ -367,19 +367,3 @@ class Adapters(nn.ModuleDict):
     def train(self, mode: bool = True) -> "Adapters":
         self.training = mode
         return self
-
-
-def _check_linear(layers: Mapping[str, LoraLayer], name: str) -> None:
-    embeddings = [path for path, layer in layers.items() if name not in layer.lora_A]
-    if embeddings:
-        raise ValueError(
-            f"The adapters' target_modules include {embeddings[0]}, an embedding. Members have adapters on linear "
-            "layers only: take it out."
-        )
-    experts = {path for path, layer in layers.items() if isinstance(layer, ParamWrapper)}
-    if experts:
-        others = sorted({path.rpartition(".")[2] for path in layers.keys() - experts})
-        raise ValueError(
-            f"The adapters' target_modules include {min(experts)}, of a mixture of experts, which regroups rows. It "
-            f"cannot be adapted per member: name other modules{f', such as {others}' * bool(others)}."
-        )

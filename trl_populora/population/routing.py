@@ -213,6 +213,9 @@ class Routing:
         """The members' matrices of a layer: every A, then every B."""
         return [own[i] for own in self._factors[layer] for i in members]
 
+    def _path(self, layer: LoraLayer) -> str:
+        return next(path for path, one in self.layers.items() if one is layer)
+
     def _stacked(self, layer: LoraLayer, plan: Plan, dtype: torch.dtype) -> tuple[Stacks, list[Stacks]]:
         """Stacks of the plan's members, and of each group. They are made once for all forwards without gradients until
         one with gradients."""
@@ -232,16 +235,16 @@ class Routing:
             return None
         x = args[0]
         if not isinstance(output, Tensor):
-            path = next(path for path, one in self.layers.items() if one is layer)
             raise ValueError(
-                f"The adapters' target_modules include {path}, which returns a {type(output).__name__} and not a "
-                "tensor, as the router of a mixture of experts does. Name other modules."
+                f"The adapters' target_modules include {self._path(layer)}, which returns a {type(output).__name__} "
+                "and not a tensor, as the router of a mixture of experts does. Name other modules."
             )
         if x.shape[0] != plan.rows:
             raise ValueError(
-                f"A LoRA layer received a batch of {x.shape[0]} rows while {plan.rows} rows are routed. Name the "
-                "member of each row, also of those that num_beams or num_return_sequences add. Layers that regroup "
-                "rows (mixture-of-experts, packed sequences) cannot be adapted per member."
+                f"{self._path(layer)} received a batch of {x.shape[0]} rows while {plan.rows} rows are routed. Name "
+                "the member of each row, also of those that num_beams or num_return_sequences add. Layers that "
+                "regroup rows (mixture-of-experts, packed sequences, fc1 of OPT) cannot be adapted per member: take "
+                "them out of target_modules."
             )
         if not layer.disable_adapters:
             raise ValueError(

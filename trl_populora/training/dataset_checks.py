@@ -11,6 +11,8 @@ from .reward_functions import PASSED
 
 pc: Any = pyarrow.compute  # whose functions are made when it is imported, so that no checker of types knows them
 
+_WRITTEN_OUT = r"""^\s*\[\s*\{\s*['"](role|content)['"]\s*:"""  # how a list of messages begins in a text
+
 
 def check_dataset(name: str, dataset: Any) -> None:
     """Raises `ValueError` if a population cannot train on this dataset, whatever its reward functions are.
@@ -45,10 +47,12 @@ def check_dataset(name: str, dataset: Any) -> None:
 
 
 def check_prompts(name: str, dataset: Dataset) -> None:
-    """Raises `ValueError` with the first row whose prompt is null or empty, or has a message without role or content.
+    """Raises `ValueError` with the first row whose prompt is null or empty, is chat messages written as text, or has a
+    message without role or content.
 
-    A message with `tool_calls` needs no content. A column of numbers, of single messages, or of lists of anything but
-    messages is refused. One of another type is only checked for null. Prompts that a transform makes are not checked.
+    A message with `tool_calls` needs no content. A column of numbers, of single messages, of lists of anything but
+    messages, or of both texts and chat messages is refused. One of another type is only checked for null. Prompts that
+    a transform makes are not checked.
     No row becomes a Python object: a million rows take less than a second.
 
     Args:
@@ -64,6 +68,13 @@ def check_prompts(name: str, dataset: Dataset) -> None:
             f"{name}: its prompts have the type {column.type}. A prompt is a text, or a list of chat messages with "
             "role and content."
         )
+    if isinstance(column.type, pa.JsonType):  # datasets' type for values of several types
+        selected: Any = dataset.select_columns("prompt").with_format("arrow")[:]
+        texts = pc.starts_with(selected["prompt"].cast(pa.string()), '"')
+        rows = {"a text": pc.index(texts, True).as_py(), "chat messages": pc.index(texts, False).as_py()}
+        if min(rows.values()) >= 0:
+            told = " and that of ".join(f"row {row + 1} is {kind}" for kind, row in rows.items())
+            raise ValueError(f"{name}: the prompt of {told}. Write all prompts in one way.")
     if not any(map(_first_fault, column.chunks)):  # of all rows, also those not selected
         return
     start = 0
@@ -92,6 +103,8 @@ def _first_fault(prompts: pa.Array) -> tuple[int, str] | None:
     kind = prompts.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         faults["is empty"] = pc.equal(pc.binary_length(prompts), 0)
+        written_out = "is chat messages written as a text, as in CSV (use JSON lines or Parquet)"
+        faults[written_out] = pc.match_substring_regex(prompts, _WRITTEN_OUT)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         faults["is empty"] = pc.equal(pc.list_value_length(prompts), 0)
         if pa.types.is_struct(kind.value_type):

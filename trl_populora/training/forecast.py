@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 import torch
+from peft import LoraConfig, TaskType, get_peft_model
+from peft.tuners.lora import LoraLayer
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 from transformers.pytorch_utils import Conv1D
 
-from ..population.lora_config import check_modules
+from ..population.lora_config import check_linear, check_modules
 from ..self_play.requests import proposal_requests, solve_request
 from ..self_play.sampling import Message
 from ..tasks import TaskBuffer, families_of
@@ -81,31 +83,34 @@ class Shapes:
         return PASSING[0] * self.hidden + PASSING[1] * self.intermediate
 
     @classmethod
-    def of(cls, config: PreTrainedConfig, targets: str | Sequence[str]) -> Shapes:
+    def of(cls, config: PreTrainedConfig, targets: str | list[str]) -> Shapes:
         """Counts the modules that transformers builds, without storage.
 
         Args:
             config ([`~transformers.PreTrainedConfig`]): Of the base.
-            targets (`str` or `Sequence[str]`): `lora_target_modules`.
+            targets (`str` or `list[str]`): `lora_target_modules`.
 
         Raises:
-            ValueError: If no linear is adapted, or a name is that of no module.
+            ValueError: If a name is that of no module, or of one that a population does not adapt.
         """
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
         check_modules(model, targets, option="lora_target_modules")
         head, text = model.get_output_embeddings(), config.get_text_config()
         kinds = (nn.Linear, Conv1D)  # the latter in GPT-2
-        named = [(name, one) for name, one in model.named_modules() if isinstance(one, kinds) and one is not head]
-        sizes = [one.weight.numel() for _, one in named]
-        linears = [one for name, one in named if _is_adapted(name, targets)]
-        if not linears:
-            raise ValueError(f"lora_target_modules={targets!r} match no linear layer of the base.")
+        sizes = [one.weight.numel() for one in model.modules() if isinstance(one, kinds) and one is not head]
+        parameters = model.num_parameters()
+        try:
+            with torch.device("meta"):
+                get_peft_model(model, LoraConfig(r=1, target_modules=targets, task_type=TaskType.CAUSAL_LM))
+        except ValueError as error:  # with the text of the whole module
+            raise ValueError(f"lora_target_modules={targets!r} name more than linear layers of the base.") from error
+        check_linear({path: one for path, one in model.named_modules() if isinstance(one, LoraLayer)})
         heads = text.num_attention_heads
         size = getattr(text, "head_dim", None) or text.hidden_size // heads
         return cls(
-            parameters=sum(p.numel() for p in model.parameters()),
-            adapted=sum(sum(one.weight.shape) for one in linears),
+            parameters=parameters,
+            adapted=sum(one.numel() for one in model.parameters() if one.requires_grad),
             layers=text.num_hidden_layers,
             hidden=text.hidden_size,
             intermediate=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
@@ -325,7 +330,3 @@ def _moments(optim: str) -> float:
     if "8bit" in optim:
         return 0.5
     return 2.0 if "adam" in optim else 1.0
-
-
-def _is_adapted(name: str, targets: str | Sequence[str]) -> bool:
-    return targets == "all-linear" or any(name == target or name.endswith(f".{target}") for target in targets)
