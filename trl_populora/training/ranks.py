@@ -80,6 +80,8 @@ class Ranks:
 
     def largest(self, own: int) -> int:
         """The largest number of all ranks, on every rank."""
+        if self.accelerator.num_processes == 1:
+            return own
         everyones: Any = self.accelerator.gather(torch.tensor([own], device=self.accelerator.device))
         return int(everyones.max())
 

@@ -45,10 +45,10 @@ def weighed(
     """
     before = {name: len(values) for name, values in metrics.items()}
     yield
-    weight = batch().get("weight")
+    weight = batch().get("weight", torch.ones(())).item()
     for name in TOKEN_MEANS if by_row else TOKEN_MEANS + CLIP_MEANS:
-        if weight is not None and len(metrics.get(name, ())) > before.get(name, 0):
-            metrics[name][-1] *= weight.item()
+        if len(metrics.get(name, ())) > before.get(name, 0):
+            metrics[name][-1] *= weight
     for name in EXTREMES:
         if metrics.get(name) and math.isnan(metrics[name][-1]):
             metrics[name].pop()
