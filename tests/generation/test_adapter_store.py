@@ -255,3 +255,23 @@ def test_files_do_not_end_with_a_fork_of_the_process(files):
 @torch.no_grad()
 def perturb_one(population, name):
     population.parameters(name)[1].add_(0.1)
+
+
+def test_the_next_store_removes_what_a_killed_process_has_left_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(adapters, "MEMORY_FOLDER", str(tmp_path))
+    population = tiny_population(1, 1)
+
+    def store() -> AdapterStore:
+        return AdapterStore(population, dtype=torch.float32)
+
+    killed, living = store(), store()
+    again = store()
+    assert all(os.path.isdir(one.folder) for one in (killed, living))  # they are in use
+    *_, lock = killed._close.detach()[2]  # it removes nothing any more, and
+    lock.close()  # its lock is free, as that of a process that has ended
+    (tmp_path / "populora-another").mkdir()  # without a lock: not known to be abandoned
+    stores = living, again, store()
+    assert set(os.listdir(tmp_path)) == {"populora-another", *(os.path.basename(one.folder) for one in stores)}
+    for one in stores:
+        one.close()
+    assert os.listdir(tmp_path) == ["populora-another"]

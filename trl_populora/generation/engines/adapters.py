@@ -5,6 +5,8 @@ an id and a path that were never used before. Under a known id, an engine may st
 does), and it may reuse cached prefixes of a known name.
 """
 
+import fcntl
+import glob
 import logging
 import os
 import secrets
@@ -13,9 +15,10 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from threading import Lock
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import torch
 import xxhash
@@ -31,6 +34,8 @@ from ...run_files.layout import ADAPTER_FILE
 logger = logging.getLogger(__name__)
 
 MEMORY_FOLDER = "/dev/shm"
+PREFIX = "populora-"
+LOCK = ".in_use"  # locked while the process lives, and by its children
 WRITERS = 4  # adapters that are hashed and written at a time: most of it is the kernel's work for new pages
 PROBES = 4  # files of the canary's proof at the start
 
@@ -70,7 +75,8 @@ class AdapterStore:
         folder (`str`, *optional*):
             Folder for the files. Every engine must be able to read it under this path. Default: `/dev/shm` (memory),
             or the folder for temporary files if that does not exist or has too little space. A new sub-folder is
-            created, and removed by `close()` or when the process ends.
+            created, and removed by `close()` or when the process ends; in `/dev/shm`, by the next store if the process
+            is killed.
         in_memory (`bool`, *optional*, defaults to `False`):
             Keep the weights in `weights`, for an engine of this process. Only configurations are written, into the
             folder for temporary files. B is stored times the scaling, as an engine needs it.
@@ -93,6 +99,7 @@ class AdapterStore:
         self.population, self.dtype, self.in_memory = population, dtype, in_memory
         self.run = run or secrets.token_hex(4)
         self.weights: dict[str, dict[str, Tensor]] = {}
+        remove_abandoned(MEMORY_FOLDER)
         in_shm = not in_memory and self._fits(MEMORY_FOLDER)
         parent = folder or (MEMORY_FOLDER if in_shm else tempfile.gettempdir())
         if not (folder or in_shm or in_memory):
@@ -104,7 +111,7 @@ class AdapterStore:
             )
         try:
             os.makedirs(parent, exist_ok=True)
-            self.folder = tempfile.mkdtemp(prefix=f"populora-{self.run}-", dir=parent)
+            self.folder = tempfile.mkdtemp(prefix=f"{PREFIX}{self.run}-", dir=parent)
         except OSError as error:
             raise ValueError(f"adapter_dir={parent!r} cannot be written ({error}); choose another folder.") from error
         if not (in_memory or self._fits(self.folder)):
@@ -116,7 +123,8 @@ class AdapterStore:
                 "(Docker: --shm-size)."
             )
         os.chmod(self.folder, 0o755)  # a server may run as somebody else
-        self._close = weakref.finalize(self, _remove, self.folder, os.getpid())
+        lock = None if folder or not in_shm else _lock(self.folder)
+        self._close = weakref.finalize(self, _remove, self.folder, os.getpid(), lock)
         self._digests: dict[str, bytes] = {}
         self._current: dict[str, AdapterVersion] = {}
         self._superseded: list[AdapterVersion] = []
@@ -255,6 +263,26 @@ def read_factors(version: AdapterVersion, like: Factors, weights: Mapping[str, M
     return {path: Factor(one.A.to(like[path].A), one.B.to(like[path].B), one.scaling) for path, one in factors.items()}
 
 
-def _remove(folder: str, owner: int) -> None:
+def remove_abandoned(parent: str) -> None:
+    """Removes the folders of processes that were killed: those whose lock is free. A lock is the kernel's, so it shows
+    the processes of other containers, too. Another user's folders stay."""
+    for path in glob.glob(os.path.join(glob.escape(parent), PREFIX + "*", LOCK)):
+        with suppress(OSError), open(path, "rb+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+
+
+def _lock(folder: str) -> IO[bytes]:
+    """A locked file in a folder. It gets its name when it is locked, so nobody finds it before."""
+    scratch = os.path.join(folder, f"{LOCK}.new")
+    lock = open(scratch, "wb")  # noqa: SIM115
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.rename(scratch, os.path.join(folder, LOCK))
+    return lock
+
+
+def _remove(folder: str, owner: int, lock: IO[bytes] | None) -> None:
     if os.getpid() == owner:  # a forked child ends too, and these are not its files
         shutil.rmtree(folder, ignore_errors=True)
+    if lock:
+        lock.close()
