@@ -24,7 +24,6 @@ class Progress:
             is written counts as half a row.
         started (`float`): When the phase began, by `time.monotonic`. first (`float`): Amount that was done before the
             phase began.
-        watched (`bool`): Whether a view reads this. Amounts that take time to count are counted only then.
 
     Example:
         ```python
