@@ -98,7 +98,8 @@ def checked_call(name: str, solve_rate: float, solved_elsewhere: bool) -> float:
 
 @dataclass(frozen=True)
 class RewardSettings:
-    """Rewards of the possible outcomes. The default numbers are Absolute Zero Reasoner's, and `teacher` is the paper's.
+    """Rewards of the possible outcomes. The default numbers are those of Absolute Zero Reasoner; that of `teacher` is
+    the paper's.
 
     Args:
         solved (`float`, *optional*, defaults to `1.0`): Reward of a student for a right answer.
