@@ -44,6 +44,7 @@ def changed_run(run_folder, folder, **settings):
     shutil.copytree(run_folder, folder, ignore=shutil.ignore_patterns("checkpoint-*", "rounds"))
     record = json.loads((folder / "run.json").read_text())
     record |= {name: settings.pop(name) for name in ("model",) if name in settings}
+    record["other_settings"] |= {name: settings.pop(name) for name in ("chat_template_kwargs",) if name in settings}
     record["settings"] = {k: v for k, v in (record["settings"] | settings).items() if v is not None}
     (folder / "run.json").write_text(json.dumps(record))
     return str(folder)
@@ -222,6 +223,12 @@ def test_several_runs_are_compared(run_folder, data, tmp_path, monkeypatch):
         ({"prompt_template": None}, LETTERS, "does not record its prompt_template; set it with --template", None),
         ({"max_completion_length": 9}, "held_out[:1]", "--max-completion-length", ["--max-completion-length", "4"]),
         ({"max_completion_length": 9}, LETTERS, None, None),  # the exam has its own
+        (
+            {"chat_template_kwargs": {"enable_thinking": False}},
+            LETTERS,
+            "chat_template_kwargs is {} in .* and {'enable_thinking': False} in",
+            ["--template", "base"],
+        ),
         ({"model": "tiny"}, LETTERS, "the base is .*/tiny_model.* and tiny in .*--base", None),
     ],
 )

@@ -294,6 +294,13 @@ def prepare(
     from .opening import load_base, make_sampler, recorded_quantization, shared_setting
 
     template = shared_setting(runs, "prompt_template", "--template", given=options.template)
+    first, *others = runs
+    for other in others:
+        if template == "chat" and other.chat_template_kwargs != first.chat_template_kwargs:
+            raise ValueError(
+                f"chat_template_kwargs is {first.chat_template_kwargs} in {first.folder} and "
+                f"{other.chat_template_kwargs} in {other.folder}. Evaluate the runs separately."
+            )
     model, tokenizer = load_base(one.base, dtype=options.dtype, quantization=recorded_quantization(one))
     if template == "chat" and tokenizer.chat_template is None:
         raise ValueError(f"the tokenizer of {one.base} has no chat template: use --template base.")
