@@ -16,6 +16,7 @@ from trl_populora.experiments.results import results
 from trl_populora.recipe import read_mapping
 from trl_populora.reporting.experiment_page import experiment_page
 from trl_populora.reporting.experiment_view import ExperimentView, results_remarks, results_table
+from trl_populora.reporting.over_seeds import over_questions
 
 
 ROUNDS = {"one": 4, "two": None}
@@ -136,6 +137,26 @@ def test_lost_answers_are_told(finished, plan):
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), f"{job.folder}/evaluation/answers.parquet")
     record, _ = finished()
     assert not [line for line in record["circumstances"] if line.startswith(told)]
+
+
+def test_both_intervals_are_of_the_runs_with_a_score(finished, plan):
+    """The weights of one run are not those that were evaluated, so that its score is left out."""
+    finished(seeds=[0, 1, 2])
+    for job in plan.read(seeds=[0, 1, 2]).all_jobs:
+        right = {"a": job.arm == "two", "b": job.arm == "two" and job.seed > 0, "c": False}
+        row = {"exam": "held_out_easy[:2]", "player": "student_0"}
+        rows = [row | {"question": name, "verdict": "solved" if own else "wrong"} for name, own in right.items()]
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), f"{job.folder}/evaluation/answers.parquet")
+    other = plan.folder / "out/two/seed_2"
+    scores = json.loads((other / "evaluation/evaluation.json").read_text())
+    (other / "evaluation/evaluation.json").write_text(json.dumps(scores | {"weights": {"student_0": "others"}}))
+    (other / "student_0").mkdir()
+    (other / "student_0/adapter_model.safetensors").write_bytes(b"weights")
+    record, _ = finished(seeds=[0, 1, 2])
+    exam = record["differences"][1]
+    assert record["values"]["exam"]["two"]["2"] is None and exam["seeds"] == exam["control_seeds"] == 2
+    reach = over_questions(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
+    assert exam["with_questions"] == pytest.approx(reach._asdict())
 
 
 @pytest.mark.parametrize("content", ["{}", '{"exams": 5}', '{"exams": [{"exam": "held_out_easy[:2]"}]}', "["])

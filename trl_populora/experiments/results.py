@@ -74,7 +74,10 @@ def results(
         found = [one for name, row in rows.items() for one in _differences(name, row, played)]
     judged = []  # the p of each difference: over seeds and questions where both vary, otherwise over seeds
     for one in found:
-        measure, pair = measures[one["measure"]], (arms[one["arm"]], arms[experiment.control])
+        measure, own = measures[one["measure"]], values[one["measure"]]
+        pair = [
+            [run for run in arms[arm] if own[arm][str(run.seed)] is not None] for arm in (one["arm"], one["control"])
+        ]
         reach = with_questions(*pair, names[measure.exam], of=measure.of) if measure.exam else None
         one["with_questions"] = reach and reach._asdict()
         judged.append(reach.p if reach else one["p"])
