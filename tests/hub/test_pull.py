@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file, save
 
 from tests.hub import scripts
+from tests.hub.loopback import Blob
 from trl_populora.evolution import Lineage
 from trl_populora.hub.pulling import Reference
 from trl_populora.run_files.run import open_run
@@ -192,3 +193,19 @@ def test_a_reference_is_read_as_it_is_written(text, revision, folder):
     found = Reference.parse(text)
     assert found == ("user/repo", revision, folder)
     assert str(found) == text.removeprefix("hf://").rstrip("/") and Reference.parse(str(found)) == found
+
+
+def test_the_base_is_that_of_the_commit_with_which_the_run_was_trained(client, hub, run, base_files, tmp_path):
+    name = "model.safetensors"
+    other = save({key: value + 1 for key, value in load(base_files[name]).items()}, metadata={"format": "pt"})
+    repo = hub.repos["model", "user/base"]
+    repo.commit("other weights", repo.files | {name: Blob(other, lfs=True)})
+    found = []
+    for options in ((), ("--base", "user/base")):
+        output = str(tmp_path / f"whole_{len(found)}")
+        options = ("--member", "student_0", "--output", output, "--merge", *options)
+        code, _, err = client(scripts.populora, "export", str(run), *options)
+        assert code == 0, err
+        found.append(load_file(f"{output}/{name}")["model.norm.weight"])
+    trained_on = load(base_files[name])["model.norm.weight"]
+    assert torch.equal(found[0], trained_on) and torch.equal(found[1], trained_on + 1)

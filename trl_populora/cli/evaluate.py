@@ -301,7 +301,8 @@ def prepare(
                 f"chat_template_kwargs is {first.chat_template_kwargs} in {first.folder} and "
                 f"{other.chat_template_kwargs} in {other.folder}. Evaluate the runs separately."
             )
-    model, tokenizer = load_base(one.base, dtype=options.dtype, quantization=recorded_quantization(one))
+    how = {"revision": one.revision, "quantization": recorded_quantization(one)}
+    model, tokenizer = load_base(one.base, dtype=options.dtype, **how)
     if template == "chat" and tokenizer.chat_template is None:
         raise ValueError(f"the tokenizer of {one.base} has no chat template: use --template base.")
     if one.members:

@@ -38,7 +38,7 @@ def load_population(run: Run) -> tuple[Population, PreTrainedTokenizerBase]:
     """The population on its base model, and the tokenizer."""
     from ..population import Population
 
-    model, tokenizer = load_base(run.base, quantization=recorded_quantization(run))
+    model, tokenizer = load_base(run.base, revision=run.revision, quantization=recorded_quantization(run))
     return Population.from_pretrained(run.folder, model), tokenizer
 
 
@@ -63,13 +63,18 @@ def find_base(name: str) -> str:
 
 
 def load_base(
-    name: str, *, dtype: str | None = None, quantization: dict[str, Any] | None = None
+    name: str,
+    *,
+    dtype: str | None = None,
+    revision: str | None = None,
+    quantization: dict[str, Any] | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A base model by its name in recipes, and its tokenizer.
 
     Args:
         name (`str`): Hub id, folder or `"tiny"`.
         dtype (`str`, *optional*): `"float32"` or `"bfloat16"`; bfloat16 on a GPU, float32 on a CPU if unset.
+        revision (`str`, *optional*): Its commit on the Hub; the newest if unset.
         quantization (`dict`, *optional*): A `quantization_config` of transformers.
     """
     import torch
@@ -83,15 +88,25 @@ def load_base(
     path = find_base(name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     chosen = getattr(torch, dtype or ("bfloat16" if device == "cuda" else "float32"))
-    how: dict[str, Any] = {}
+    how: dict[str, Any] = {"revision": revision} if revision else {}
     if quantization:
         if str(quantization.get("quant_method", "")).endswith("bitsandbytes"):
             require("bitsandbytes", user="the run's base in 4 or 8 bits")
+        config = AutoConfig.from_pretrained(path, **how)
         how["device_map"] = device
-        if getattr(AutoConfig.from_pretrained(path), "quantization_config", None) is None:  # else it is so on disk
+        if getattr(config, "quantization_config", None) is None:  # else it is so on disk
             how["quantization_config"] = quantization
-    with damage_told(f"the base {name!r}"):
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=chosen, **how)
+    try:
+        with damage_told(f"the base {name!r}"):
+            model = AutoModelForCausalLM.from_pretrained(path, dtype=chosen, **how)
+    except OSError as error:
+        if revision is None:
+            raise
+        why = str(error).splitlines()[0]
+        raise ValueError(
+            f"the base {name!r} cannot be loaded as of commit {revision}, on which the run was trained ({why}). To "
+            "use another, name it with --base."
+        ) from None
     if not quantization:
         model.to(device)  # pyright: ignore[reportArgumentType]  # transformers' wrapper hides the signature
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
@@ -173,11 +188,17 @@ def shared_base(runs: Sequence[Run]) -> str:
     """The base that all runs have, by its name in the first.
 
     Raises:
-        ValueError: If two differ.
+        ValueError: If two differ, or their commits do.
     """
     from ..integrations.base_models import resolve_base
 
     for run in runs[1:]:
+        commits = [one.revision for one in (runs[0], run)]
+        if run.base == runs[0].base and all(commits) and len(set(commits)) > 1:
+            raise ValueError(
+                f"the base {run.base} is of commit {commits[0]} in {runs[0].folder} and of {commits[1]} in "
+                f"{run.folder}. Use --base to choose one for all, or evaluate the runs separately."
+            )
         if run.base != runs[0].base and resolve_base(run.base) != resolve_base(runs[0].base):
             raise ValueError(
                 f"the base is {runs[0].base} in {runs[0].folder} and {run.base} in {run.folder}. Use --base to "

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from typing import Any
 
 from peft import PeftModel, get_peft_model_state_dict
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -33,7 +34,8 @@ def export_merged(run: Run, member: str, output: str, *, base: str) -> None:
     if wrong := not_finite(factors):
         raise ValueError(f"{folder} has weights that are not finite, at {wrong[0]}. Export another member.")
     with damage_told(f"the base {base!r}"):
-        model = AutoModelForCausalLM.from_pretrained(base, dtype="auto")
+        how: dict[str, Any] = {"revision": run.revision} if run.revision else {}
+        model = AutoModelForCausalLM.from_pretrained(base, dtype="auto", **how)
     dtype, other = model.dtype, f"{folder} does not fit {base}: it is an adapter of another base. Name it with --base."
     model = model.float()
     try:

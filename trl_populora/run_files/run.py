@@ -78,6 +78,7 @@ class Run(NamedTuple):
         folder (`str`): Path of the folder. base (`str`): Base model as named in the recipe.
         members (`tuple[str, ...]`): Adapter names, teachers first. settings (`Mapping`): Settings, by name.
         hub_base (`str`, *optional*): The base's id on the Hub; `None` if it was a local folder when the run began.
+        revision (`str`, *optional*): The base's commit on the Hub; `None` if it is not recorded, or for another base.
     """
 
     folder: str
@@ -85,6 +86,7 @@ class Run(NamedTuple):
     members: tuple[str, ...]
     settings: Mapping
     hub_base: str | None = None
+    revision: str | None = None
 
     @property
     def record(self) -> str:
@@ -136,7 +138,8 @@ def open_run(folder: str, *, base: str | None = None) -> Run:
     if on_hub is False and name != TINY and not os.path.isdir(os.path.expanduser(name)):
         name = name if name.startswith((".", "/", "~")) else os.path.join(os.curdir, name)  # which is no id on the Hub
     hub_base = name if on_hub else None if on_hub is False else hub_id(name)
-    return Run(folder, name, members, record.get("settings", {}), hub_base)
+    revision = None if base else record.get("revision")
+    return Run(folder, name, members, record.get("settings", {}), hub_base, revision)
 
 
 def read_record(folder: str) -> dict:
