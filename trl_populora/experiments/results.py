@@ -75,9 +75,8 @@ def results(
     judged = []  # the p of each difference: over seeds and questions where both vary, otherwise over seeds
     for one in found:
         measure, own = measures[one["measure"]], values[one["measure"]]
-        pair = [
-            [run for run in arms[arm] if own[arm][str(run.seed)] is not None] for arm in (one["arm"], one["control"])
-        ]
+        scored = {arm: [run for run in runs if own[arm][str(run.seed)] is not None] for arm, runs in arms.items()}
+        pair = (scored[one["arm"]], scored[experiment.control])
         reach = with_questions(*pair, names[measure.exam], of=measure.of) if measure.exam else None
         one["with_questions"] = reach and reach._asdict()
         judged.append(reach.p if reach else one["p"])
