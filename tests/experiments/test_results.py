@@ -156,7 +156,7 @@ def test_both_intervals_are_of_the_runs_with_a_score(finished, plan):
     exam = record["differences"][1]
     assert record["values"]["exam"]["two"]["2"] is None and exam["seeds"] == exam["control_seeds"] == 2
     reach = over_questions(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]))
-    assert exam["with_questions"] == pytest.approx(reach._asdict())
+    assert reach and exam["with_questions"] == pytest.approx(reach._asdict())
 
 
 @pytest.mark.parametrize("content", ["{}", '{"exams": 5}', '{"exams": [{"exam": "held_out_easy[:2]"}]}', "["])
