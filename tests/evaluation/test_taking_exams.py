@@ -422,7 +422,9 @@ def test_answers_to_other_prompts_or_templates_are_not_used(exam, sampler, tmp_p
         monkeypatch.setattr(sampler, name, value)
         paths.add(take(exam, sampler, tmp_path).files[0].path)
         monkeypatch.undo()
-    assert len(paths) == 4
+    monkeypatch.setattr(sampler.tokenizer, "chat_template", "Mended: " + sampler.tokenizer.chat_template)
+    paths.add(take(exam, sampler, tmp_path).files[0].path)
+    assert len(paths) == 5
 
 
 def test_the_seed_and_the_sample_choose_the_noise(exam, sampler, tmp_path):

@@ -151,6 +151,7 @@ def take_exam(
         "players": [*members, *([BASE] if base else [])],
         "decoding": asdict(decoding),
         "template": sampler.template,
+        **({"chat_template": sampler.tokenizer.chat_template} if sampler.template == "chat" else {}),
         **({"chat_template_kwargs": sampler.chat_template_kwargs} if sampler.chat_template_kwargs else {}),
         **(identity or {}),
     }
