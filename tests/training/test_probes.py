@@ -235,6 +235,18 @@ def test_shares_are_those_of_the_answers(make_trainer):
 
 
 @pytest.mark.slow
+def test_the_base_is_asked_again_with_another_chat_template(make_trainer):
+    trainer = make_trainer(**ONE_TYPE)
+    calls, tokenizer = asked(trainer), trainer.processing_class
+    for template in (tokenizer.chat_template, "Mended: " + tokenizer.chat_template):
+        tokenizer.chat_template = template
+        for wanted in (True, False):
+            calls.clear()
+            trainer.evaluate()
+            assert any(None in call for call in calls) is wanted
+
+
+@pytest.mark.slow
 def test_a_grader_that_fails_scores_nobody_and_the_base_is_asked_again(make_trainer):
     trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out[:4]"], "founders": 0}})
     (exam,) = trainer.probes.exams

@@ -193,7 +193,8 @@ class Probes:
         """What the answers of the base depend on, as data for JSON."""
         sampler = self.source.sampler
         length = self.settings.max_completion_length or exam.max_completion_length or sampler.max_completion_length
-        return [exam.version, length, sampler.template, dict(sampler.chat_template_kwargs)]
+        text = sampler.tokenizer.chat_template if sampler.template == "chat" else None
+        return [exam.version, length, sampler.template, text, dict(sampler.chat_template_kwargs)]
 
     def _summary(self, result: ExamResult) -> dict[str, Any]:
         from ..evaluation.grading import summarise
