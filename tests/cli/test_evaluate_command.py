@@ -249,6 +249,22 @@ def test_runs_that_were_prompted_differently_are_refused(
 
 
 @pytest.mark.slow
+def test_the_chat_template_is_that_of_the_run(run_folder, data, tmp_path, capsys):
+    """A script may train with a tokenizer of its own."""
+    other = changed_run(run_folder, tmp_path / "other")
+    saved = tmp_path / "other" / "chat_template.jinja"
+    saved.write_text("Well. " + saved.read_text())
+    options, lengths = ["--exams", LETTERS, "--data", data, "--limit", "1", "--no-base"], []
+    for run in (run_folder, other):
+        assert evaluate(run, *options, "--output", str(tmp_path / "out")) == 0
+        lengths.append(read(tmp_path / "out")["exams"][0]["prompt_tokens"])
+    assert lengths[0] < lengths[1]
+    capsys.readouterr()
+    assert evaluate(run_folder, other, *options, "--output", str(tmp_path / "both")) == 2
+    assert "the chat templates saved in" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_exams_of_other_types_or_styles_are_not_compared(run_folder, tmp_path, capsys):
     state = read(Path(run_folder), "self_play.json")
     other = tmp_path / "other"

@@ -296,6 +296,11 @@ def prepare(
     template = shared_setting(runs, "prompt_template", "--template", given=options.template)
     first, *others = runs
     for other in others:
+        texts = [one.chat_template for one in (first, other)]
+        if template == "chat" and all(texts) and len(set(texts)) > 1:
+            raise ValueError(
+                f"the chat templates saved in {first.folder} and {other.folder} differ. Evaluate the runs separately."
+            )
         if template == "chat" and other.chat_template_kwargs != first.chat_template_kwargs:
             raise ValueError(
                 f"chat_template_kwargs is {first.chat_template_kwargs} in {first.folder} and "
@@ -303,6 +308,7 @@ def prepare(
             )
     how = {"revision": one.revision, "quantization": recorded_quantization(one)}
     model, tokenizer = load_base(one.base, dtype=options.dtype, **how)
+    tokenizer.chat_template = one.chat_template or tokenizer.chat_template
     if template == "chat" and tokenizer.chat_template is None:
         raise ValueError(f"the tokenizer of {one.base} has no chat template: use --template base.")
     if one.members:

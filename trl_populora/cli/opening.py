@@ -39,6 +39,7 @@ def load_population(run: Run) -> tuple[Population, PreTrainedTokenizerBase]:
     from ..population import Population
 
     model, tokenizer = load_base(run.base, revision=run.revision, quantization=recorded_quantization(run))
+    tokenizer.chat_template = run.chat_template or tokenizer.chat_template
     return Population.from_pretrained(run.folder, model), tokenizer
 
 

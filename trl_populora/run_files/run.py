@@ -24,6 +24,8 @@ from .layout import (
 
 
 TABLE_VERSION = 1
+CHAT_TEMPLATE_FILE = "chat_template.jinja"
+"""The name that transformers gives it."""
 TINY = "tiny"
 """The base model that the repository brings, by the name that recipes give it."""
 BASE = "base"
@@ -110,6 +112,16 @@ class Run(NamedTuple):
         """Variables of the chat template."""
         record = read_record(self.record) if self.folder else {}
         return record.get("other_settings", {}).get("chat_template_kwargs") or {}
+
+    @property
+    def chat_template(self) -> str | None:
+        """The chat template of the tokenizer that was saved with the members, which may be another than the base's;
+        `None` if there is none, or if this is another base."""
+        path = os.path.join(self.folder, CHAT_TEMPLATE_FILE)
+        if not (self.folder and os.path.isfile(path) and read_record(self.record).get("model") == self.base):
+            return None
+        with open(path, encoding="utf-8") as file:
+            return file.read()
 
     @property
     def source(self) -> Mapping:
