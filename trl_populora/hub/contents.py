@@ -16,6 +16,7 @@ from ..run_files.files import damage_told, read_json
 from ..run_files.layout import (
     ADAPTER_CONFIG_FILE,
     ADAPTER_FILE,
+    CHAT_TEMPLATE_FILE,
     EVALUATION_FILE,
     EVALUATION_FOLDER,
     HISTORY_FILE,
@@ -34,7 +35,7 @@ from .client import Contents
 
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"),
-    *("special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json", "merges.txt"),
+    *("special_tokens_map.json", "added_tokens.json", CHAT_TEMPLATE_FILE, "chat_template.json", "merges.txt"),
     *("vocab.json", "vocab.txt", "processor_config.json", "preprocessor_config.json"),
 )
 STATE_FILES = (POPULATION_FILE, STATE_FILE)

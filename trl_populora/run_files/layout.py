@@ -40,6 +40,7 @@ LAST_CHECKPOINT = "last-checkpoint"  # the newest checkpoint, in a repository on
 ADAPTER_FILE = "adapter_model.safetensors"
 ADAPTER_FILES = (ADAPTER_FILE, "adapter_model.bin")  # either; `populora` writes the first
 ADAPTER_CONFIG_FILE = "adapter_config.json"
+CHAT_TEMPLATE_FILE = "chat_template.jinja"
 TRAINER_STATE_FILE = "trainer_state.json"
 TRAINING_ARGS_FILE = "training_args.bin"
 OPTIMIZER_FILE = "optimizer.pt"

@@ -12,6 +12,7 @@ from .files import read_json
 from .layout import (
     ADAPTER_CONFIG_FILE,
     ADAPTER_FILE,
+    CHAT_TEMPLATE_FILE,
     EVALUATION_FILE,
     EVALUATION_FOLDER,
     HISTORY_FILE,
@@ -24,8 +25,6 @@ from .layout import (
 
 
 TABLE_VERSION = 1
-CHAT_TEMPLATE_FILE = "chat_template.jinja"
-"""The name that transformers gives it."""
 TINY = "tiny"
 """The base model that the repository brings, by the name that recipes give it."""
 BASE = "base"
