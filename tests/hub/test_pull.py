@@ -180,6 +180,35 @@ def test_a_member_is_exported(client, hub, run, tmp_path):
     assert code == 2 and "has no member 'student_7'; choose from" in err and not (tmp_path / "no").exists()
 
 
+def test_a_base_of_a_revision_stays_that_one(client, hub, base_files, tmp_path):
+    main = load(base_files["model.safetensors"])
+    main = {"model.safetensors": save({name: 2 * own for name, own in main.items()}, {"format": "pt"})}
+    hub.put("user/moved", {"config.json": base_files["config.json"]} | main)  # and no tokenizer
+    repo = hub.repos["model", "user/moved"]
+    repo.branches["v1"] = []
+    named = repo.commit("v1", {name: Blob(content, lfs=False) for name, content in base_files.items()}, "v1")
+    changes = {"model_name_or_path": "user/moved", "model_init_kwargs": {"revision": "v1"}, "plots": False}
+    code, _, err = client(scripts.train, changes | {"final_exams": ["held_out_easy[:2]"]}, str(tmp_path))
+    assert code == 0, err
+    run, whole = str(tmp_path / "demo"), str(tmp_path / "whole")
+    scores = json.loads((tmp_path / "demo" / "evaluation" / "evaluation.json").read_text())
+    for argv in (
+        ["evaluate", run, "--exams", "held_out_easy[:2]", "--output", str(tmp_path / "again")],
+        ["export", run, "--member", "student_0", "--output", whole, "--merge"],
+        ["push", run, "--to", "user/repo"],
+    ):
+        code, _, err = client(scripts.populora, *argv)
+        assert code == 0, err
+    again = json.loads((tmp_path / "again" / "evaluation.json").read_text())
+    assert again["weights"] == scores["weights"]
+    _, logits = client(scripts.run_card, hub.card("user/repo")[1])
+    torch.testing.assert_close(
+        torch.tensor(client(scripts.logits_of, whole)), torch.tensor(logits), rtol=1e-4, atol=1e-5
+    )
+    assert client(scripts.run_card, (tmp_path / "demo" / "README.md").read_text(), run)[1] == logits
+    assert json.loads(hub.read("user/repo", "student_0/adapter_config.json"))["revision"] == named
+
+
 @pytest.mark.parametrize(
     ("text", "revision", "folder"),
     [

@@ -89,14 +89,14 @@ def load_base(
     path = find_base(name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     chosen = getattr(torch, dtype or ("bfloat16" if device == "cuda" else "float32"))
-    how: dict[str, Any] = {"revision": revision} if revision else {}
+    which: dict[str, Any] = {"revision": revision} if revision else {}
+    how = {**which}
     if quantization:
         if str(quantization.get("quant_method", "")).endswith("bitsandbytes"):
             require("bitsandbytes", user="the run's base in 4 or 8 bits")
-        config = AutoConfig.from_pretrained(path, **how)
         how["device_map"] = device
-        if getattr(config, "quantization_config", None) is None:  # else it is so on disk
-            how["quantization_config"] = quantization
+        if getattr(AutoConfig.from_pretrained(path, **which), "quantization_config", None) is None:
+            how["quantization_config"] = quantization  # else it is so on disk
     try:
         with damage_told(f"the base {name!r}"):
             model = AutoModelForCausalLM.from_pretrained(path, dtype=chosen, **how)
@@ -110,7 +110,7 @@ def load_base(
         ) from None
     if not quantization:
         model.to(device)  # pyright: ignore[reportArgumentType]  # transformers' wrapper hides the signature
-    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left", **which)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer

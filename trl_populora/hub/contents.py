@@ -80,6 +80,8 @@ def adapter_contents(run: Run, member: str, *, base: str | None = None) -> Conte
         raise ValueError(f"{folder} holds no {ADAPTER_FILE}: the member's adapter is incomplete.")
     check_weights(weights)
     config["base_model_name_or_path"] = base or run.hub_base
+    if run.revision:
+        config["revision"] = run.revision
     return {ADAPTER_CONFIG_FILE: _json(config), ADAPTER_FILE: weights}
 
 

@@ -33,9 +33,9 @@ def export_merged(run: Run, member: str, output: str, *, base: str) -> None:
     _, factors = read_adapter(folder)
     if wrong := not_finite(factors):
         raise ValueError(f"{folder} has weights that are not finite, at {wrong[0]}. Export another member.")
+    which: dict[str, Any] = {"revision": run.revision} if run.revision else {}
     with damage_told(f"the base {base!r}"):
-        how: dict[str, Any] = {"revision": run.revision} if run.revision else {}
-        model = AutoModelForCausalLM.from_pretrained(base, dtype="auto", **how)
+        model = AutoModelForCausalLM.from_pretrained(base, dtype="auto", **which)
     dtype, other = model.dtype, f"{folder} does not fit {base}: it is an adapter of another base. Name it with --base."
     model = model.float()
     try:
@@ -46,7 +46,7 @@ def export_merged(run: Run, member: str, output: str, *, base: str) -> None:
     if get_peft_model_state_dict(loaded, save_embedding_layers=False).keys() != to_tensors(factors).keys():
         raise ValueError(other)
     merged = loaded.merge_and_unload().to(dtype)
-    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer = AutoTokenizer.from_pretrained(base, **which)
 
     def write(aside: str) -> None:
         merged.save_pretrained(aside)

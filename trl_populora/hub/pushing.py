@@ -238,7 +238,7 @@ def recorded(run: Run) -> dict[str, Any]:
     """Facts for the card that a run has recorded."""
     record = read_record(run.record)
     about = {key: record[key] for key in ("versions", "dataset") if record.get(key)}
-    return {**about, "settings": run.settings, "rewards": record.get("reward_funcs") or ()}
+    return {**about, "settings": run.settings, "rewards": record.get("reward_funcs") or (), "revision": run.revision}
 
 
 def results(run: Run) -> dict[str, Any]:

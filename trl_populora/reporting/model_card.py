@@ -63,6 +63,7 @@ def model_card(
     *,
     base_model: str,
     hub_base: str | None = None,
+    revision: str | None = None,
     repo_id: str | None = None,
     member: str | None = None,
     history: Sequence[RoundSummary] = (),
@@ -82,6 +83,7 @@ def model_card(
         table (`Mapping`): Contents of the folder's `population.json`.
         base_model (`str`): Name of the frozen base: Hub id, path or `"tiny"`.
         hub_base (`str`, *optional*): Its id on the Hub, if it is there.
+        revision (`str`, *optional*): Its commit there.
         repo_id (`str`, *optional*): Repository of the card, for its example. If unset, the example loads from the
             folder of the card.
         member (`str`, *optional*): The only member of the repository, whose adapter is at its root; all if unset.
@@ -114,7 +116,7 @@ def model_card(
         evaluation = None
     head = _header(table, base, dataset, name or title, tags, metadata, evaluation)
     sections = [head, f"# {title}\n\n{_introduction(table, base, settings, dataset, rewards, member)}"]
-    sections.append(_usage(repo_id, base, members, history, alone=member is not None))
+    sections.append(_usage(repo_id, base, revision, members, history, alone=member is not None))
     if history:
         sections.append(_results(history, members))
     if evaluation:
@@ -345,12 +347,19 @@ def _prompts(dataset: str | None) -> str:
 
 
 def _usage(
-    repo_id: str | None, base: CardBase, members: Sequence[Mapping], history: Sequence[RoundSummary], *, alone: bool
+    repo_id: str | None,
+    base: CardBase,
+    revision: str | None,
+    members: Sequence[Mapping],
+    history: Sequence[RoundSummary],
+    *,
+    alone: bool,
 ) -> str:
     best = strongest(history[-1], "student") if history else None
     names = [member["id"] for member in members]
     name = best.name if best is not None and best.name in names else names[-1]
     place = f'"{repo_id or "."}"' if alone else f'"{repo_id}", subfolder="{name}"' if repo_id else f'"{name}"'
+    which = f'base, revision="{revision}"' if revision else "base"
     told = "The repository is" if alone else "Every member's folder is"
     where = "" if repo_id else ", and is loaded here from where this file stands"
     pulled = (
@@ -365,8 +374,8 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 {base.line}
-tokenizer = AutoTokenizer.from_pretrained(base)
-model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), {place})
+tokenizer = AutoTokenizer.from_pretrained({which})
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained({which}), {place})
 ```"""
 
 

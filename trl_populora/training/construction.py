@@ -8,6 +8,7 @@ from typing import Any
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from peft import LoraConfig, PeftConfig, PeftModel
 from transformers import (
+    AutoProcessor,
     EarlyStoppingCallback,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -16,7 +17,7 @@ from transformers import (
 )
 from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import RewardFunc
-from trl.trainer.utils import create_model_from_path
+from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from ..population import Population
 from ..population.lora_config import check_modules
@@ -176,6 +177,17 @@ def resumes(args: PopulationSelfPlayConfig) -> bool:
     wanted = args.resume_from_checkpoint
     wanted = "auto" if wanted in (True, "auto", "true", "True") else wanted
     return bool(wanted) and decided_by_first(lambda: find_checkpoint(wanted, args.output_dir)) is not None
+
+
+def load_processing_class(population: Population, model: Any, args: PopulationSelfPlayConfig) -> Any:
+    """The tokenizer of the revision that `model_init_kwargs` names, which TRL does not know of a loaded model; `None`
+    if there is none."""
+    revision = (args.model_init_kwargs or {}).get("revision")
+    if revision is None or not isinstance(model, str):
+        return None
+    name, trusted = get_config_model_id(population.base_model.config), args.trust_remote_code
+    sides = {"truncation_side": "left", "padding_side": "left"}
+    return AutoProcessor.from_pretrained(name, revision=revision, trust_remote_code=trusted, **sides)
 
 
 def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: Any) -> PreTrainedModel:

@@ -42,6 +42,7 @@ from .config import PopulationSelfPlayConfig
 from .construction import (
     EvalDatasets,
     check_overrides,
+    load_processing_class,
     make_population,
     make_rewards_and_datasets,
     make_source,
@@ -189,6 +190,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             source, args, reward_funcs, reward_processing_classes, train_dataset, eval_dataset
         )
         population = make_population(model, args, peft_config, quantization_config)
+        if processing_class is None:
+            processing_class = load_processing_class(population, model, args)
         self._tag_names = ["trl", "grpo", "populora"]
         self.told: dict[str, Any] = {}  # facts for the card that came as arguments
         with plain_settings(args, eval_dataset=eval_dataset):

@@ -120,6 +120,7 @@ def card_facts(
         "versions": versions(),
         "dataset": trainer.dataset_name,
         "rewards": list(trainer.reward_func_names),
+        "revision": trainer.base_revision,
     }
     own_tags = [tag for tag in getattr(trainer.model, "model_tags", None) or () if tag not in trainer._tag_names]
     return facts | trainer.told | {"tags": [*own_tags, *trainer.told.get("tags", ())]}
