@@ -1,3 +1,4 @@
+import json
 from dataclasses import fields, replace
 
 import pytest
@@ -6,7 +7,7 @@ from huggingface_hub import ModelCard
 
 from tests.reporting.conftest import make_round
 from tests.reporting.made_run import MadeRun
-from trl_populora.hub.pushing import results
+from trl_populora.hub.pushing import recorded, results
 from trl_populora.reporting import model_card
 from trl_populora.reporting.history import changes
 from trl_populora.reporting.model_card import OF_SELF_PLAY, PAID_TASKS
@@ -116,6 +117,16 @@ def test_a_base_is_on_the_hub_if_it_was_when_the_run_began(tmp_path, monkeypatch
     (tmp_path / "org" / "base").mkdir(parents=True)
     assert head_of(model_card(table(), base_model="org/base", hub_base="org/base"))["base_model"] == "org/base"
     assert "base_model" not in head_of(model_card(table(), base_model="models/base", repo_id="me/run"))
+
+
+@pytest.mark.parametrize("on_hub", [True, False])
+def test_a_dataset_is_on_the_hub_if_it_was_when_the_run_began(tmp_path, on_hub):
+    folder = MadeRun(tmp_path / "run").make(2).folder
+    record = json.loads((folder / "run.json").read_text())
+    write_json(folder / "run.json", record | {"dataset": "org/prompts", "dataset_on_hub": on_hub})
+    card = model_card(table(teachers=0), base_model="b/b", **recorded(open_run(str(folder))))
+    assert head_of(card).get("datasets") == (["org/prompts"] if on_hub else None)
+    assert f"on the prompts of {'[`org/prompts`](' if on_hub else '`prompts`,'}" in card
 
 
 @pytest.mark.parametrize("base, words", [

@@ -101,6 +101,9 @@ def test_a_run_on_a_dataset(config):
         record["dataset_part"] == {"config_name": None, "split": None, "rows": 6}
         or record["dataset_part"]["rows"] == 6
     )
+    for name, on_hub in ((None, None), (args.output_dir, False), ("org/prompts", True)):
+        trainer.dataset_name = name
+        assert run_record(trainer)["dataset_on_hub"] is on_hub
 
 
 def test_the_commit_of_a_checkout(tmp_path, monkeypatch):

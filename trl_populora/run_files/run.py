@@ -44,6 +44,7 @@ RECORD = {
     **_all(dict[str, Any], "settings other_settings sampler versions hardware process exams"),
     **_all(dict[str, Any], "quantization lora dataset_part git"),
     "model_on_hub": bool,
+    "dataset_on_hub": bool,
     "processes": int,
     "reward_funcs": list[str],
     "resumed": list[dict[str, Any]],

@@ -52,6 +52,7 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
         "quantization": _plain(getattr(config, "quantization_config", None)),
         "lora": None if trainer.given_lora is None else _plain(trainer.given_lora.to_dict()),
         "dataset": trainer.dataset_name,
+        "dataset_on_hub": trainer.dataset_name and hub_id(trainer.dataset_name) is not None,
         "dataset_part": _part(trainer.train_dataset) if trainer.args.num_teachers == 0 else None,
         "dataset_hash": _plain(source.dataset_hash),
         "settings": _plain(trainer.args.settings()),
