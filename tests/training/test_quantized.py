@@ -12,6 +12,7 @@ from transformers import BitsAndBytesConfig, LlamaForCausalLM
 
 from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
 from tests.training.conftest import build_trainer, make_config
+from trl_populora.cli import main
 from trl_populora.cli.opening import load_base, recorded_quantization
 from trl_populora.generation import TransformersSampler
 from trl_populora.population import Population
@@ -173,6 +174,17 @@ def test_evaluation_uses_the_base_as_it_was_trained_on(tmp_path, base):
     assert recorded_quantization(open_run(trainer.args.output_dir, base=str(tmp_path))) is None
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["quantization"]["load_in_4bit"] is True
+
+
+@needs_bitsandbytes
+def test_an_adapter_is_not_merged_into_a_base_that_is_quantised_on_disk(tmp_path, base, capsys):
+    packed(base).save_pretrained(tmp_path / "packed")
+    population = Population(tiny_model(**SIZES), lora(), num_teachers=1, num_students=1)
+    population.name_base(str(tmp_path / "packed"))
+    population.save(str(tmp_path / "run"))
+    argv = ["export", str(tmp_path / "run"), "--member", "student_0", "--merge", "--output", str(tmp_path / "merged")]
+    assert main(argv) == 2 and "in full precision with --base" in capsys.readouterr().err
+    assert main([*argv, "--base", base]) == 0
 
 
 def test_settings_are_completed_like_those_of_trl(monkeypatch):

@@ -26,7 +26,8 @@ def export_merged(run: Run, member: str, output: str, *, base: str) -> None:
         base (`str`): Base model, as `from_pretrained` takes it.
 
     Raises:
-        ValueError: If there is no such member, or its adapter is damaged or of another base.
+        ValueError: If there is no such member, or its adapter is damaged or of another base. If the base is
+            quantised on disk.
     """
     check_member(run, member)
     folder = os.path.join(run.folder, member)
@@ -36,6 +37,10 @@ def export_merged(run: Run, member: str, output: str, *, base: str) -> None:
     which: dict[str, Any] = {"revision": run.revision} if run.revision else {}
     with damage_told(f"the base {base!r}"):
         model = AutoModelForCausalLM.from_pretrained(base, dtype="auto", **which)
+    if getattr(model, "is_quantized", False):
+        raise ValueError(
+            f"{base} is quantised, and takes no update. Name the same base in full precision with --base."
+        )
     dtype, other = model.dtype, f"{folder} does not fit {base}: it is an adapter of another base. Name it with --base."
     model = model.float()
     try:
