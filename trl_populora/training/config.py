@@ -10,6 +10,7 @@ from transformers.trainer_utils import IntervalStrategy, SaveStrategy, Scheduler
 from transformers.training_args import OptimizerNames
 from trl import GRPOConfig
 
+from ..run_files.secrets import without_secrets
 from ..self_play import RoundSettings
 from ..settings import conform, documented
 from ..tasks import DEFAULT_TYPES
@@ -365,6 +366,10 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         if not self.num_teachers:
             return None
         return (self.max_prompt_tokens or MAX_PROMPT_TOKENS) + self.max_completion_length
+
+    def to_dict(self) -> dict:
+        """All settings without secrets, for trackers. transformers would hide top-level tokens only."""
+        return without_secrets(super().to_dict())
 
     def settings(self) -> dict:
         """Settings for the record and the card of a run: those of the population, and the main ones of GRPO."""
