@@ -132,6 +132,13 @@ def test_the_rounds_as_a_dataset(client, hub, run):
     assert "`user/base`" in text and "| `member` | string |" in text
     rows = [row for path in tables for row in pyarrow.parquet.read_table(path).to_pylist()]
     assert client(scripts.run_dataset_card, text) == rows
+    (run / "probes").mkdir()  # of a run that was pushed there before
+    (run / "probes" / "step_000001.parquet").write_bytes(tables[0].read_bytes())
+    pushed(client, run, "--dataset")
+    assert "probes/step_000001.parquet" in hub.files("user/demo-rounds", "dataset")
+    (run / "probes" / "step_000001.parquet").unlink()
+    pushed(client, run, "--dataset")
+    assert hub.files("user/demo-rounds", "dataset") == {"README.md", *(f"rounds/{path.name}" for path in tables)}
 
 
 def test_a_checkpoint_only_when_asked(client, hub, run):

@@ -18,7 +18,7 @@ from ..reporting.dataset_card import dataset_card
 from ..reporting.model_card import model_card, results_of
 from ..run_files.checkpoint import find_defect, whole_checkpoints
 from ..run_files.files import kept
-from ..run_files.layout import CARD_FILE, LAST_CHECKPOINT, PLOTS_FOLDER, POPULATION_FILE
+from ..run_files.layout import CARD_FILE, LAST_CHECKPOINT, PLOTS_FOLDER, POPULATION_FILE, PROBES_FOLDER, ROUNDS_FOLDER
 from ..run_files.run import Run, hub_id, open_run, read_record, read_table
 from .client import Contents, HubError, Kind, card_metadata, commit, license_of, open_repository
 from .contents import OF_A_RUN, checkpoint_contents, member_contents, population_contents, table_contents
@@ -221,7 +221,7 @@ def push_dataset(
         again=_repeat(folder, name, options),
         kind="dataset",
         message="Rounds of a population",
-        owned=lambda path: "/" in path and path.split("/")[0] in tables,
+        owned=lambda path: path.startswith((f"{ROUNDS_FOLDER}/", f"{PROBES_FOLDER}/")),
         private=private,
         token=token,
         revision=revision,
