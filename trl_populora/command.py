@@ -6,7 +6,7 @@ import shutil
 import sys
 from contextlib import suppress
 
-from .output import is_first_rank
+from .output import is_first_rank, printable
 
 
 WRONG_CALL, FAILURE, STOPPED = 2, 1, 130
@@ -30,7 +30,7 @@ def print_error(problem: object, code: int, *, every_rank: bool = False) -> int:
     if every_rank or is_first_rank():
         place = "" if is_first_rank() else f" (rank {os.environ['RANK']})"
         with suppress(OSError):
-            sys.stderr.write(f"populora: error{place}: {problem}\n")
+            sys.stderr.write(f"populora: error{place}: {printable(str(problem))}\n")
     return code
 
 

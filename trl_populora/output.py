@@ -54,6 +54,11 @@ class SteadyStream:
             logger.warning(f"The output to {name} is lost from here on: {error}. The work itself continues.")
 
 
+def printable(text: str) -> str:
+    """The text of a model, or of somebody else's file, with the characters that control a terminal as escapes."""
+    return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
+
+
 def steady(stream: TextIO | SteadyStream | None) -> Any:
     """The stream as a [`SteadyStream`]."""
     return stream if isinstance(stream, SteadyStream) else SteadyStream(stream)

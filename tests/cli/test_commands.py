@@ -448,6 +448,18 @@ def test_a_model_does_not_control_the_terminal(capsys):
     assert capsys.readouterr().out == "\n== attempt\n  a\\x1b]0;owned\\x07\n  \tb\\x9b2Jé\n"
 
 
+def test_files_of_others_do_not_control_the_terminal(run_folder, tmp_path, capsys):
+    run, sign = tmp_path / "run", "\x1b]0;owned\x07"
+    shutil.copytree(run_folder, run)
+    lines = [json.loads(line) | {"alarms": [sign]} for line in (run / "history.jsonl").read_text().splitlines()]
+    (run / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (run / "run.json").write_text(json.dumps(json.loads((run / "run.json").read_text()) | {"model": f"x{sign}"}))
+    calls = (["report", str(run), "--no-page", "--no-plots"], ["runs", str(tmp_path)], ["play", str(run)])
+    assert [cli.main(argv) for argv in calls] == [0, 0, 2]
+    told = capsys.readouterr()
+    assert "Alarm: \\x1b]0;owned\\x07" in told.out and "\x1b" not in told.out + told.err and "owned" in told.err
+
+
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_a_base_is_packed_again_unless_it_is_so_on_disk(tiny_model, tmp_path, monkeypatch, on_disk):
     import shutil

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ..output import printable
 from .opening import add_unsafe_option
 
 
@@ -158,5 +159,5 @@ def worth(rate: float, settings: RewardSettings) -> str:
 
 def show(title: str, text: str) -> None:
     """Prints a model's text. Characters that control a terminal are written as escapes."""
-    visible = "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text.strip())
-    print(f"\n== {title}\n{textwrap.indent(visible or '(nothing)', '  ')}", flush=True)
+    shown = textwrap.indent(printable(text.strip()) or "(nothing)", "  ")
+    print(f"\n== {printable(title)}\n{shown}", flush=True)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..output import steady_output
+from ..output import printable, steady_output
 from ..run_files.files import check_writable
 from ..run_files.layout import COMPARISON_PAGE, PLOTS_FOLDER, REPORT_FILE
 
@@ -148,7 +148,7 @@ def _print_tables(run: "PlayedRun") -> None:
     history, last = run.history, run.last
     print(f"{run.folder}: {last.round + 1} rounds\n")
     for number in sorted({0, len(history) // 2, len(history) - 1}):
-        print(round_line(history[number]))
+        print(printable(round_line(history[number])))
     print()
     for table in round_tables(last, plain=True):
         print_table(table)
@@ -159,15 +159,15 @@ def _print_tables(run: "PlayedRun") -> None:
     if events:
         print("Replacements")
         for number, event in events:
-            print(f"  round {number + 1}: {event_line(event)}")
+            print(f"  round {number + 1}: {printable(event_line(event))}")
         print("\nFamily tree (* lives)")
         try:
             tree = family_tree(run.folder, history)
         except ValueError as error:
             tree = f"Left out: {error}"
-        print("\n".join(f"  {line}" for line in tree.splitlines()))
+        print("\n".join(f"  {line}" for line in printable(tree).splitlines()))
     if run.probes:
         print("\nProbes along the run")
-        print("\n".join(f"  {probe_line(record)}" for record in run.probes))
+        print("\n".join(f"  {printable(probe_line(record))}" for record in run.probes))
     for alarm in last.alarms:
-        print(f"\nAlarm: {alarm}")
+        print(f"\nAlarm: {printable(alarm)}")

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..diagnostics.dynamics import MemberSummary, RoundSummary, mean, solve_rate_matrix
+from ..output import printable
 
 
 NOTHING = "-"
@@ -222,4 +223,4 @@ def print_table(table: Table, width: int = 119) -> None:
     console = Console(width=width, color_system=None, highlight=False)
     with console.capture() as drawn:
         console.print(table)
-    sys.stdout.write(drawn.get())  # errors are the caller's, where the console would end the process
+    sys.stdout.write(printable(drawn.get()))  # errors are the caller's, where the console would end the process
