@@ -201,6 +201,8 @@ def test_a_base_of_a_revision_stays_that_one(client, hub, base_files, tmp_path):
         assert code == 0, err
     again = json.loads((tmp_path / "again" / "evaluation.json").read_text())
     assert again["weights"] == scores["weights"]
+    shared = json.loads(hub.read("user/repo", "evaluation/evaluation.json"))
+    assert shared == scores | {"runs": {"": "demo"}}  # and no path
     _, logits = client(scripts.run_card, hub.card("user/repo")[1])
     torch.testing.assert_close(
         torch.tensor(client(scripts.logits_of, whole)), torch.tensor(logits), rtol=1e-4, atol=1e-5

@@ -56,7 +56,9 @@ def population_contents(run: Run) -> Contents:
         record = read_json(os.path.join(run.record, RUN_FILE), missing="")
         contents[RUN_FILE] = _json({**record, "model": run.base, "model_on_hub": run.hub_base is not None})
     if run.record == run.folder and shown_evaluation(run.record):  # else it is of other weights
-        contents[SCORES] = _read(run.record, SCORES)
+        scores = read_json(os.path.join(run.record, SCORES), missing="")
+        runs = {label: os.path.basename(os.path.abspath(path)) for label, path in scores.get("runs", {}).items()}
+        contents[SCORES] = _json({**scores, "runs": runs})  # others need no path of ours
     for picture in pictures_of(run.record):
         contents[picture] = _read(run.record, picture)
     return {**contents, **tokenizer_contents(run)}
