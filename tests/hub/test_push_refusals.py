@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from tests.hub import scripts
+from trl_populora.hub.client import HubError, hub_errors
 
 
 pytestmark = pytest.mark.slow
@@ -34,6 +35,11 @@ def test_who_may_push(client, hub, run):
 
 def test_a_name_that_no_repository_can_have(client, hub, run):
     assert "'bad/name/x' cannot be a repository: Repo id must be" in refused(client, run, "--to", "bad/name/x")
+
+
+def test_a_sentence_of_the_client_has_one_full_stop():
+    with pytest.raises(HubError, match=r"It failed: Rename this file\.$"), hub_errors("It failed"):
+        raise ValueError("Rename this file.")
 
 
 def test_a_private_push_never_becomes_public(client, hub, run):

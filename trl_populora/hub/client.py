@@ -51,7 +51,7 @@ def hub_errors(what: str) -> Iterator[None]:
         ours = isinstance(error, ValueError) or (isinstance(error, OSError) and error.filename is not None)
         story = " ".join(str(error).split()) or type(error).__name__
         story = story if ours else f"the Hub cannot be reached ({story})"
-        raise HubError(f"{what}: {story}.", final=ours) from error
+        raise HubError(f"{what}: {story.removesuffix('.')}.", final=ours) from error
 
 
 def _refusal(error: HfHubHTTPError) -> str:
