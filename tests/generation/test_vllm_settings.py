@@ -86,6 +86,7 @@ def settings_of(**settings):
         vllm_server_timeout=0.1,
         vllm_tensor_parallel_size=1, vllm_gpu_memory_utilization=0.3, vllm_max_model_length=None,
         vllm_enable_sleep_mode=False, vllm_model_impl="auto", vllm_engine_kwargs=None, max_row_tokens=100,
+        model_init_kwargs=None,
     )  # fmt: skip
     return SimpleNamespace(**(common | settings))
 
@@ -99,6 +100,7 @@ def settings_of(**settings):
         ({"max_row_tokens": None}, {"max_model_len": None}),
         ({"vllm_max_model_length": 77}, {"max_model_len": 77}),
         ({"vllm_engine_kwargs": {"max_num_seqs": 3, "swap_space": 1}}, {"max_num_seqs": 3, "swap_space": 1}),
+        ({"model_init_kwargs": {"revision": "v1"}}, {"revision": "v1", "tokenizer_revision": "v1"}),
     ],
 )
 def test_an_engine_is_as_large_as_the_rows_and_can_be_tuned(monkeypatch, settings, expected):

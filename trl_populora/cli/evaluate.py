@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     check_numbers(options)
     runs = open_runs(options)
     output = output_folder(options, runs)
-    engine = vllm_engine(options)
+    engine = vllm_engine(options, runs[0].revision)
     chosen = [[*chosen_members(one, options), *averaged(one, options)] for one in runs]
     teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
     exams = chosen_exams(options, runs)

@@ -136,8 +136,8 @@ def with_vllm(options: argparse.Namespace) -> bool:
     return options.use_vllm or options.vllm_server_base_urls is not None
 
 
-def vllm_engine(options: argparse.Namespace) -> Callable[[], Engine] | None:
-    """Makes the engine that answers, one for each run; `None` without vLLM.
+def vllm_engine(options: argparse.Namespace, revision: str | None) -> Callable[[], Engine] | None:
+    """Makes the engine that answers, one for each run; `None` without vLLM. `revision` is that of the base.
 
     Raises:
         ValueError: If the options for vLLM contradict each other.
@@ -149,7 +149,7 @@ def vllm_engine(options: argparse.Namespace) -> Callable[[], Engine] | None:
         return None
     from ..extras import require
     from ..generation.engines import VLLM, VLLMEngine, check_urls, server_engine
-    from ..generation.engines.vllm_engine import MAX_ROWS
+    from ..generation.engines.vllm_engine import MAX_ROWS, of_revision
 
     if urls:
         check_urls(urls)
@@ -161,7 +161,7 @@ def vllm_engine(options: argparse.Namespace) -> Callable[[], Engine] | None:
     if not isinstance(settings, dict):
         raise ValueError(f"--vllm-engine-kwargs {given} is no mapping in JSON, like '{{\"max_model_len\": 4096}}'.")
     # the base is in the GPU's memory a second time, for the check that vLLM answers with the members' weights
-    settings = {"gpu_memory_utilization": 0.5, "max_num_seqs": MAX_ROWS} | settings
+    settings = {"gpu_memory_utilization": 0.5, "max_num_seqs": MAX_ROWS, **of_revision(revision)} | settings
     VLLMEngine(**settings)  # a setting that it refuses is told before the base is loaded
     require("vllm", user="--use-vllm")
     return lambda: VLLMEngine(**settings)

@@ -292,6 +292,7 @@ def vllm_sampler(
             "model_impl": args.vllm_model_impl,
             "trust_remote_code": args.trust_remote_code,
         }
+        settings |= of_revision((args.model_init_kwargs or {}).get("revision"))
         engine = VLLMEngine(**settings | as_mapping(args.vllm_engine_kwargs))
         if engine.in_memory and args.vllm_adapter_dir:
             raise ValueError(
@@ -303,6 +304,11 @@ def vllm_sampler(
     return EngineSampler.from_args(
         population, tokenizer, accelerator, args, engine=engine, adapter_dir=args.vllm_adapter_dir
     )
+
+
+def of_revision(revision: str | None) -> dict[str, str]:
+    """Arguments of `vllm.LLM` for a revision of the base on the Hub."""
+    return dict.fromkeys(("revision", "tokenizer_revision"), revision) if revision else {}
 
 
 def _row_length(population: Population, args: "PopulationSelfPlayConfig") -> int | None:
