@@ -3,7 +3,7 @@
 import pytest
 from datasets import Dataset, DatasetDict
 
-from trl_populora.integrations.user_data import load_prompts
+from trl_populora.integrations.user_data import is_missing_file, load_prompts
 
 
 @pytest.fixture(params=["file", "saved", "splits"])
@@ -22,6 +22,13 @@ def place(request, tmp_path, monkeypatch):
 def test_a_split_is_taken(place):
     assert load_prompts(place)["prompt"][:] == [f"say {i}" for i in range(5)]
     assert load_prompts(place, split="train[1:3]")["prompt"][:] == ["say 1", "say 2"]
+
+
+def test_a_name_may_begin_with_the_home_folder(place, tmp_path, monkeypatch):
+    name = place.replace(str(tmp_path), "~")
+    assert is_missing_file(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert not is_missing_file(name) and len(load_prompts(name)) == 5
 
 
 def test_a_split_that_is_not_there_is_named(place):

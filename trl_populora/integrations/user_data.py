@@ -29,8 +29,8 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
     Raises:
         ValueError: If it cannot be loaded or has no prompts, or `config` is set for a file or a saved dataset.
     """
-    kind = FILES.get(os.path.splitext(name)[1])
-    saved = any(os.path.isfile(os.path.join(name, file)) for file in ("state.json", "dataset_dict.json"))
+    kind, path = FILES.get(os.path.splitext(name)[1]), os.path.expanduser(name)
+    saved = any(os.path.isfile(os.path.join(path, file)) for file in ("state.json", "dataset_dict.json"))
     if config is not None and (kind is not None or saved):
         raise ValueError(
             f"dataset_config={config!r} is for datasets of the Hub, and dataset_name={name!r} is a "
@@ -38,9 +38,9 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
         )
     try:
         if kind is not None:
-            dataset = load_dataset(kind, data_files=name, split=split)
+            dataset = load_dataset(kind, data_files=path, split=split)
         elif saved:
-            dataset = _part(load_from_disk(name), split)
+            dataset = _part(load_from_disk(path), split)
         else:
             dataset = load_dataset(name, config, split=split)
     except (OSError, ValueError, DatasetsError, StopIteration) as error:
@@ -61,7 +61,7 @@ def is_missing_file(name: str) -> bool:
     plain = not re.search(r"://|[*?[]", name) and (
         os.path.splitext(name)[1] in FILES or name.startswith((".", "/", "~"))
     )
-    return plain and not os.path.exists(name)
+    return plain and not os.path.exists(os.path.expanduser(name))
 
 
 def _part(dataset: Dataset | DatasetDict, split: str) -> Dataset:
