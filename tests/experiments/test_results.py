@@ -129,7 +129,7 @@ def test_a_difference_without_an_interval_over_seeds_may_be_clear_over_questions
 
 
 def test_lost_answers_are_told(finished, plan):
-    told = "Final exam held_out_easy[:2]: no answers in "
+    told = "Final exam held_out_easy[:2]: no answers that can be read in "
     record, _ = finished()
     assert [line for line in record["circumstances"] if line.startswith(told)]  # stubs leave none
     for job in plan.read().all_jobs:
@@ -137,6 +137,11 @@ def test_lost_answers_are_told(finished, plan):
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), f"{job.folder}/evaluation/answers.parquet")
     record, _ = finished()
     assert not [line for line in record["circumstances"] if line.startswith(told)]
+    torn = plan.folder / "out/two/seed_0/evaluation/answers.parquet"
+    torn.write_bytes(torn.read_bytes()[:-9])
+    record, _ = finished()
+    (line,) = [line for line in record["circumstances"] if line.startswith(told)]
+    assert line.startswith(f"{told}{torn.parents[1]}; differences there have no interval over questions")
 
 
 def test_both_intervals_are_of_the_runs_with_a_score(finished, plan):

@@ -54,7 +54,7 @@ def with_questions(
 
 
 def without_answers(runs: Sequence[PlayedRun], exam: str) -> list[str]:
-    """Folders of runs that have scores in an exam, but no table of their answers any more."""
+    """Folders of runs that have scores in an exam, but no table of their answers any more, or a damaged one."""
     return [run.folder for run in runs if exam in run.exams and not right_by_question(run, exam, of="mean")]
 
 
@@ -65,7 +65,8 @@ def right_by_question(run: PlayedRun, exam: str, *, of: str) -> dict[str, float]
 
 
 def _judged(run: PlayedRun, exam: str, *, of: str) -> dict[str, list[float]]:
-    """Question -> share of right answers of each player, without spared answers and players that have no others."""
+    """Question -> share of right answers of each player, without spared answers and players that have no others. Empty
+    if a table of answers is damaged."""
     import pyarrow.parquet
 
     scores = next((one["scores"] for one in run.evaluation.get("exams", ()) if one["exam"] == exam), {})
@@ -77,7 +78,11 @@ def _judged(run: PlayedRun, exam: str, *, of: str) -> dict[str, list[float]]:
     found: dict[str, dict[str, list[bool]]] = {}
     for name in (one for one in names if one.endswith(TABLE_SUFFIX)):
         columns = ["exam", "player", "question", "verdict"]
-        for row in pyarrow.parquet.read_table(os.path.join(folder, name), columns=columns).to_pylist():
+        try:
+            rows = pyarrow.parquet.read_table(os.path.join(folder, name), columns=columns).to_pylist()
+        except (OSError, pyarrow.ArrowException, ValueError):
+            return {}
+        for row in rows:
             if row["exam"] == exam and row["player"] in players:
                 given = found.setdefault(row["question"], {}).setdefault(row["player"], [])
                 given += [row["verdict"] == "solved"] * (row["verdict"] != "spared")

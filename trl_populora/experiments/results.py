@@ -109,8 +109,8 @@ def results(
             *(played.circumstances() if played else ()),
             *remarks,
             *(
-                f"Final exam {exam}: no answers in {', '.join(places)}; differences there have no interval over "
-                "questions."
+                f"Final exam {exam}: no answers that can be read in {', '.join(places)}; differences there have no "
+                "interval over questions."
                 for exam, places in lost.items()
             ),
         ],
