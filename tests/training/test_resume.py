@@ -98,6 +98,17 @@ def test_a_resume_with_other_settings_is_told_and_recorded(make_trainer, caplog)
 
 
 @pytest.mark.slow
+def test_another_commit_of_the_base_is_told_and_recorded(make_trainer, caplog):
+    settings = SETTINGS | {"evolution_interval": 0}
+    for commit, checkpoint in (("a", None), ("b", "checkpoint-2")):
+        trainer = make_trainer(**settings)
+        trainer.base_revision = commit
+        trainer.train(resume_from_checkpoint=checkpoint and os.path.join(trainer.args.output_dir, checkpoint))
+    assert record_of(trainer)["resumed"] == [{"step": 2, "changed": {"revision": ["a", "b"]}}]
+    assert any('other settings than before: revision "a" -> "b"' in text for text in caplog.messages)
+
+
+@pytest.mark.slow
 def test_a_change_that_a_resume_from_before_undoes_is_no_change(make_trainer):
     settings = SETTINGS | {"lr_scheduler_type": "constant", "evolution_interval": 0}
     folder = make_trainer(**settings).args.output_dir

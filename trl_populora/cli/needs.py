@@ -96,7 +96,7 @@ def read(options: argparse.Namespace, rest: list[str]) -> tuple[RunArguments, Po
 
 def counter(tokenizer: PreTrainedTokenizerBase, args: PopulationSelfPlayConfig) -> Callable[[Text], int]:
     """Counts tokens as a sampler does: of a text, or of a conversation as it is rendered."""
-    from ..tasks.templates import tokenize_prompt
+    from ..tasks import tokenize_prompt
 
     how = {"template": args.prompt_template, "chat_template_kwargs": args.chat_template_kwargs}
 

@@ -55,7 +55,16 @@ def with_questions(
 
 def without_answers(runs: Sequence[PlayedRun], exam: str) -> list[str]:
     """Folders of runs that have scores in an exam, but no table of their answers any more, or a damaged one."""
-    return [run.folder for run in runs if exam in run.exams and not right_by_question(run, exam, of="mean")]
+
+    def is_without(run: PlayedRun) -> bool:
+        import pyarrow
+
+        try:
+            return not right_by_question(run, exam, of="mean")
+        except (OSError, pyarrow.ArrowException, ValueError):
+            return True
+
+    return [run.folder for run in runs if exam in run.exams and is_without(run)]
 
 
 def right_by_question(run: PlayedRun, exam: str, *, of: str) -> dict[str, float]:
@@ -65,8 +74,7 @@ def right_by_question(run: PlayedRun, exam: str, *, of: str) -> dict[str, float]
 
 
 def _judged(run: PlayedRun, exam: str, *, of: str) -> dict[str, list[float]]:
-    """Question -> share of right answers of each player, without spared answers and players that have no others. Empty
-    if a table of answers is damaged."""
+    """Question -> share of right answers of each player, without spared answers and players that have no others."""
     import pyarrow.parquet
 
     scores = next((one["scores"] for one in run.evaluation.get("exams", ()) if one["exam"] == exam), {})
@@ -78,11 +86,7 @@ def _judged(run: PlayedRun, exam: str, *, of: str) -> dict[str, list[float]]:
     found: dict[str, dict[str, list[bool]]] = {}
     for name in (one for one in names if one.endswith(TABLE_SUFFIX)):
         columns = ["exam", "player", "question", "verdict"]
-        try:
-            rows = pyarrow.parquet.read_table(os.path.join(folder, name), columns=columns).to_pylist()
-        except (OSError, pyarrow.ArrowException, ValueError):
-            return {}
-        for row in rows:
+        for row in pyarrow.parquet.read_table(os.path.join(folder, name), columns=columns).to_pylist():
             if row["exam"] == exam and row["player"] in players:
                 given = found.setdefault(row["question"], {}).setdefault(row["player"], [])
                 given += [row["verdict"] == "solved"] * (row["verdict"] != "spared")

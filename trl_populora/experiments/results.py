@@ -72,19 +72,21 @@ def results(
             for name, measure in measures.items()
         }
         found = [one for name, row in rows.items() for one in _differences(name, row, played)]
-    judged = []  # the p of each difference: over seeds and questions where both vary, otherwise over seeds
-    for one in found:
-        measure, own = measures[one["measure"]], values[one["measure"]]
-        scored = {arm: [run for run in runs if own[arm][str(run.seed)] is not None] for arm, runs in arms.items()}
-        pair = (scored[one["arm"]], scored[experiment.control])
-        reach = with_questions(*pair, names[measure.exam], of=measure.of) if measure.exam else None
-        one["with_questions"] = reach and reach._asdict()
-        judged.append(reach.p if reach else one["p"])
     lost = {  # exam -> runs whose questions cannot be compared
         exam: folders
         for exam in dict.fromkeys(names[one.exam] for one in measures.values() if one.exam and one.of in COMPARED)
         if (folders := without_answers([run for runs in arms.values() for run in runs], exam))
     }
+    judged = []  # the p of each difference: over seeds and questions where both vary, otherwise over seeds
+    for one in found:
+        measure, own = measures[one["measure"]], values[one["measure"]]
+        scored = {arm: [run for run in runs if own[arm][str(run.seed)] is not None] for arm, runs in arms.items()}
+        pair = (scored[one["arm"]], scored[experiment.control])
+        exam = names.get(measure.exam or "", "")
+        readable = exam and not any(run.folder in lost.get(exam, ()) for runs in pair for run in runs)
+        reach = with_questions(*pair, exam, of=measure.of) if readable else None
+        one["with_questions"] = reach and reach._asdict()
+        judged.append(reach.p if reach else one["p"])
     comparisons = sum(p is not None for p in judged)
     for one, p in zip(found, judged, strict=True):
         one["clear"] = p is not None and p <= (1 - LEVEL) / comparisons

@@ -19,8 +19,7 @@ from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerB
 from ..population import Population
 from ..progress import Progress
 from ..self_play.sampling import Completion, Message
-from ..tasks import BASE_STOP, read_back
-from ..tasks.templates import tokenize_prompt
+from ..tasks import BASE_STOP, read_back, tokenize_prompt
 
 
 if TYPE_CHECKING:

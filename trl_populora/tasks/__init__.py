@@ -18,7 +18,7 @@ from trl_populora.tasks.registry import (
     task_type_class,
 )
 from trl_populora.tasks.task import INFRASTRUCTURE, REASONS, Answer, Draft, Payload, Refusal, Task, is_spared
-from trl_populora.tasks.templates import BASE_STOP, read_back, render_prompt
+from trl_populora.tasks.templates import BASE_STOP, read_back, render_prompt, tokenize_prompt
 
 
 __all__ = [
@@ -49,4 +49,5 @@ __all__ = [
     "read_back",
     "render_prompt",
     "task_type_class",
+    "tokenize_prompt",
 ]

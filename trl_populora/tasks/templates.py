@@ -50,11 +50,9 @@ def render_prompt(
     """
     if template not in TEMPLATES:
         raise ValueError(f"template must be one of {TEMPLATES}, got {template!r}")
-    has_chat = getattr(tokenizer, "chat_template", None) is not None
-    if template == "auto":
-        template = "chat" if has_chat else "base"
+    template = _chosen(template, tokenizer)
     if template == "chat":
-        if not has_chat:
+        if getattr(tokenizer, "chat_template", None) is None:
             raise ValueError("template='chat' needs a tokenizer with a chat template; use 'base' for a base model")
         told = {**(chat_template_kwargs or {}), "tokenize": False, "add_generation_prompt": True}
         return tokenizer.apply_chat_template(list(messages), **told)
@@ -67,13 +65,18 @@ def render_prompt(
 def tokenize_prompt(messages: Sequence[dict], tokenizer: Any, *, template: str = "auto", **how: Any) -> list[int]:
     """Tokens of a conversation that [`render_prompt`] renders. A chat template writes its special tokens itself. Other
     prompts start with the beginning of sequence if the tokenizer adds one to texts, as those of Llama and Gemma do."""
-    ids = tokenizer(render_prompt(messages, tokenizer, template=template, **how), add_special_tokens=False)[
-        "input_ids"
-    ]
-    if template == "chat" or template == "auto" and getattr(tokenizer, "chat_template", None) is not None:
+    text = render_prompt(messages, tokenizer, template=template, **how)
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    if _chosen(template, tokenizer) == "chat":
         return ids
     added = tokenizer("")["input_ids"][:1]
     return [*added, *ids] if added == [tokenizer.bos_token_id] else ids
+
+
+def _chosen(template: str, tokenizer: Any) -> str:
+    if template != "auto":
+        return template
+    return "base" if getattr(tokenizer, "chat_template", None) is None else "chat"
 
 
 def read_back(tokenizer: Any, text: str) -> str:

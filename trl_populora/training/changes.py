@@ -86,8 +86,9 @@ def _in_words(step: int, changed: Mapping[str, list], useless: Mapping[str, list
 
 
 def _settings(record: Mapping[str, Any], told: Collection[str]) -> dict[str, Any]:
-    """All settings in a `run.json`, with data and reward functions. GRPO's that are not `told` have its defaults."""
-    names = ("dataset", "dataset_part", "dataset_hash", "reward_funcs")
+    """All settings in a `run.json`, with the commit of the base, data and reward functions. GRPO's that are not `told`
+    have its defaults."""
+    names = ("revision", "dataset", "dataset_part", "dataset_hash", "reward_funcs")
     beside = {name: record[name] for name in names if name in record}
     defaults = {name: value for name, value in grpo_defaults().items() if name not in told}
     others = defaults | record["other_settings"] if "other_settings" in record else {}

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from ...tasks.templates import tokenize_prompt
+from ...tasks import tokenize_prompt
 
 
 IGNORED = -100  # label of a token that carries no loss
