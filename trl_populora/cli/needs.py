@@ -255,19 +255,8 @@ def disk_lines(args: PopulationSelfPlayConfig, needed: Mapping[str, float]) -> I
 
 
 def accounts(args: PopulationSelfPlayConfig) -> Iterator[Finding]:
-    """Trackers, the engine, and the login where the run is pushed."""
-    from ..extras import require
-    from ..training.trackers import missing_trackers
-
-    try:
-        if args.use_vllm and args.vllm_mode != "server":
-            require("vllm", user="use_vllm=true")
-    except ValueError as error:
-        yield "Engine: vLLM, which is not installed", f"{error} Or add --use_vllm false"
-
+    """Trackers, and the login where the run is pushed."""
     yield f"Trackers: {', '.join(args.report_to) or 'none'}", None
-    for name in missing_trackers(args.report_to):
-        yield f"  {name}: not installed", f"report_to names {name}: run `pip install {name}`, or leave it out"
     if args.push_to_hub:
         from huggingface_hub import get_token
 

@@ -48,11 +48,6 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str | float | int | None]]
 
 
-def missing_trackers(report_to: Sequence[str]) -> list[str]:
-    """Those that are not installed, for names not in `PACKAGES` according to transformers."""
-    return [name for name in report_to if not _is_installed(name)]
-
-
 def _is_installed(name: str) -> bool:
     if name in PACKAGES:
         return any(map(find_spec, PACKAGES[name]))
@@ -70,8 +65,7 @@ def check_trackers(report_to: Sequence[str]) -> None:
         if name not in INTEGRATION_TO_CALLBACK:
             hint = suggest(name, sorted([*INTEGRATION_TO_CALLBACK, "none"]))
             raise ValueError(f"report_to={list(report_to)}: there is no tracker {name!r}. {hint}")
-    missing = missing_trackers(report_to)
-    if missing:
+    if missing := [name for name in report_to if not _is_installed(name)]:
         raise ValueError(
             f"report_to={list(report_to)}: {', '.join(missing)} is not installed. Run `pip install "
             f"{' '.join(missing)}`, or `pip install 'trl-populora[trackers]'` for trackio, wandb and tensorboard; or "
