@@ -57,6 +57,14 @@ def test_what_teachers_were_paid_for(reward, words):
     assert f"to propose valid tasks (`sql`) {words}, students to solve them" in told
 
 
+def test_a_warm_start_is_no_self_play():
+    settings = {"task_types": ["sql"], "warm_start_steps": 20}
+    card = model_card(table(), base_model="org/base", settings=settings)
+    assert "shown seed tasks (`sql`), students their answers, for 20 supervised steps (a warm start)." in card
+    assert "sft" in head_of(card)["tags"] and not {"grpo", "self-play"} & set(head_of(card)["tags"])
+    assert {"grpo", "self-play"} <= set(head_of(model_card(table(), base_model="org/base"))["tags"])
+
+
 @pytest.mark.parametrize("teachers, told", [
     (1, "and no model does. Reward functions of the run's own were added: `short`, `mine:b`. Method:"),
     (0, "each by the rewards (`short`, `mine:b`) of its own completions"),

@@ -128,6 +128,7 @@ def warm_up(options: argparse.Namespace) -> None:
         "task_kwargs": kwargs,
         "max_completion_length": 128,
         "reserved_exams": options.reserved_exams,
+        "warm_start_steps": options.steps,
     }
     write_json(
         os.path.join(options.output, RUN_FILE),

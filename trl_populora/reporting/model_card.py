@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 PACKAGES = ("torch", "trl", "transformers", "peft", "accelerate")
 PAPER = "2605.16727"
 TITLE = "PopuLoRA: Co-Evolving LLM Populations for Reasoning Self-Play"
+TAGS = ("trl", "populora", "lora", "population-based-training")
 PAID_TASKS = {
     "adversarial": "that their matched student fails",
     "learnability": "that their matched student solves seldom, but not never",
@@ -114,7 +115,8 @@ def model_card(
         evaluation = _of_member(evaluation, member)
     if evaluation and not evaluation["exams"]:
         evaluation = None
-    head = _header(table, base, dataset, name or title, tags, metadata, evaluation)
+    kinds = ["sft"] if _is_warm_start(settings) else ["grpo"] + ["self-play"] * bool(table["num_teachers"])
+    head = _header(base, dataset, name or title, [*kinds, *tags], metadata, evaluation)
     sections = [head, f"# {title}\n\n{_introduction(table, base, settings, dataset, rewards, member)}"]
     sections.append(_usage(repo_id, base, revision, members, history, alone=member is not None))
     if history:
@@ -267,7 +269,6 @@ def _estimate(one: Mapping[str, float]) -> str:
 
 
 def _header(
-    table: Mapping,
     base: CardBase,
     dataset: str | None,
     name: str,
@@ -275,9 +276,6 @@ def _header(
     metadata: Mapping[str, Any] | None,
     evaluation: Mapping[str, Any] | None,
 ) -> str:
-    own = ["trl", "grpo", "populora", "lora", "population-based-training"] + ["self-play"] * bool(
-        table["num_teachers"]
-    )
     known = {
         # A local path is no Hub id, and the Hub refuses a card that names it as one.
         "base_model": base.id,
@@ -289,7 +287,7 @@ def _header(
     if evaluation:
         known |= {"model_name": name, "eval_results": eval_results(evaluation)}
     known = {key: value for key, value in known.items() if value is not None}
-    data = ModelCardData(**{**(metadata or {}), **known, "tags": [*own, *tags]})
+    data = ModelCardData(**{**(metadata or {}), **known, "tags": [*TAGS, *tags]})
     return f"---\n{data.to_yaml()}\n---"
 
 
@@ -319,12 +317,23 @@ def _introduction(
         )
     reward, types = settings.get("teacher_reward"), settings.get("task_types")
     kinds = f" ({', '.join(f'`{name}`' for name in types)})" if types else ""
+    if _is_warm_start(settings):
+        return (
+            f"{who}. Teachers were shown seed tasks{kinds}, students their answers, for "
+            f"{counted(settings['warm_start_steps'], 'supervised step')} (a warm start). No self-play followed. "
+            f"For populations that play: {cite}"
+        )
     wanted = f" {PAID_TASKS.get(reward, f'that the reward function `{reward}` pays for')}" if reward else ""
     besides = f" Reward functions of the run's own were added: {', '.join(others)}." if others else ""
     return (
         f"{who}. Teachers were trained to propose valid tasks{kinds}{wanted}, students to solve them. Programs and "
         f"parsers judge the answers, and no model does.{besides}{mixed} Method: {cite}"
     )
+
+
+def _is_warm_start(settings: Mapping) -> bool:
+    """Whether these are the settings of `populora warmup`, which has no rewards."""
+    return "warm_start_steps" in settings and "teacher_reward" not in settings
 
 
 def _who(table: Mapping, base: CardBase, member: str | None) -> str:
