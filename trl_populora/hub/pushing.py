@@ -237,10 +237,11 @@ def check_member(run: Run, member: str) -> None:
 def recorded(run: Run) -> dict[str, Any]:
     """Facts for the card that a run has recorded."""
     record = read_record(run.record)
-    about = {key: record[key] for key in ("versions", "dataset") if record.get(key)}
-    if "dataset" in about and record.get("dataset_on_hub") is False:  # what is elsewhere has another meaning
-        about["dataset"] = os.path.join(os.curdir, about["dataset"])
-    return {**about, "settings": run.settings, "rewards": record.get("reward_funcs") or (), "revision": run.revision}
+    dataset = record.get("dataset")
+    if dataset and record.get("dataset_on_hub") is False:  # what is elsewhere has another meaning
+        dataset = os.path.join(os.curdir, dataset)
+    about = {"dataset": dataset, "versions": record.get("versions"), "rewards": record.get("reward_funcs", ())}
+    return {**about, "settings": run.settings, "revision": run.revision}
 
 
 def results(run: Run) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import hashlib
 import os
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, cast, get_type_hints
 
 from ..settings import describe, holds
 from .checkpoint import newest_checkpoint
@@ -39,17 +39,33 @@ def _all(kind: Any, names: str) -> dict[str, Any]:
     return dict.fromkeys(names.split(), kind)
 
 
-RECORD = {
-    **_all(str, "model revision dataset isolation"),
-    **_all(dict[str, Any], "settings other_settings sampler versions hardware process exams"),
-    **_all(dict[str, Any], "quantization lora dataset_part git"),
-    "model_on_hub": bool,
-    "dataset_on_hub": bool,
-    "processes": int,
-    "reward_funcs": list[str],
-    "resumed": list[dict[str, Any]],
-}
-"""Entries of `run.json` -> their types, for those that are read. All may be unset."""
+class RunRecord(TypedDict, total=False):
+    """Entries of `run.json` that are read. All may be unset."""
+
+    model: str
+    revision: str
+    model_on_hub: bool
+    dataset: str
+    dataset_on_hub: bool
+    dataset_part: dict[str, Any]
+    dataset_hash: dict[str, Any]
+    warm_start: dict[str, Any]
+    settings: dict[str, Any]
+    other_settings: dict[str, Any]
+    reward_funcs: list[str]
+    sampler: dict[str, Any]
+    quantization: dict[str, Any]
+    lora: dict[str, Any]
+    exams: dict[str, Any]
+    processes: int
+    process: dict[str, Any]
+    isolation: str
+    versions: dict[str, Any]
+    hardware: dict[str, Any]
+    git: dict[str, Any]
+    resumed: list[dict[str, Any]]
+
+
 SETTINGS = {
     **_all(int, "num_teachers num_students max_steps num_iterations evolution_interval seed seed_tasks"),
     **_all(int, "max_completion_length generation_rows num_references"),
@@ -58,7 +74,7 @@ SETTINGS = {
     **_all(list[str], "task_types reserved_exams seed_families"),
     **_all(dict[str, Any], "executor_kwargs probe_kwargs task_kwargs"),
 }
-"""The same for entries of its `settings`."""
+"""Entries of its `settings` that are read -> their types. All may be unset."""
 OTHERS = {"chat_template_kwargs": dict[str, Any]}
 """The same for entries of its `other_settings`."""
 SCORES = {"exams": list[dict[str, Any]], "weights": dict[str, str]}
@@ -154,16 +170,16 @@ def open_run(folder: str, *, base: str | None = None) -> Run:
     return Run(folder, name, members, record.get("settings", {}), hub_base, revision)
 
 
-def read_record(folder: str) -> dict:
+def read_record(folder: str) -> RunRecord:
     """Content of `run.json` of a run folder; empty if there is none.
 
     Raises:
         ValueError: If it is damaged.
     """
     path = os.path.join(folder, RUN_FILE)
-    found = _known(path).items()
-    record: dict[str, Any] = {name: value for name, value in found if value is not None or name not in RECORD}
-    _check(path, record, RECORD)
+    found, known = _known(path).items(), get_type_hints(RunRecord)
+    record = cast("RunRecord", {name: value for name, value in found if value is not None or name not in known})
+    _check(path, record, known)
     _check(path, record.get("settings", {}), SETTINGS, of="settings.")
     _check(path, record.get("other_settings", {}), OTHERS, of="other_settings.")
     for change in record.get("resumed", ()):

@@ -10,7 +10,7 @@ from transformers.utils import logging
 from ..reporting.played_run import flat
 from ..run_files.files import read_json
 from ..run_files.layout import TRAINER_STATE_FILE
-from ..run_files.run import read_record
+from ..run_files.run import RunRecord, read_record
 from .run_record import PLACES, grpo_defaults, run_record
 
 
@@ -55,7 +55,7 @@ def note_changes(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
     old, new = (_flat({name: one[name] for name in before.keys() & now.keys()}) for one in (before, now))
     old |= undone
     trainer.resumed = [one for one in earlier if one["step"] < step]
-    trainer.warm_start = record.get("warm_start", trainer.warm_start)
+    trainer.warm_start = record.get("warm_start")
     changed = {n: [old.get(n), new.get(n)] for n in sorted(old | new) if old.get(n) != new.get(n)}
     if changed:
         trainer.resumed.append({"step": step, "changed": changed})
@@ -63,7 +63,7 @@ def note_changes(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
         logger.warning(" ".join(_in_words(step, changed, useless)))
 
 
-def record_before(checkpoint: str) -> dict[str, Any]:
+def record_before(checkpoint: str) -> RunRecord:
     """`run.json` of the run that a checkpoint belongs to; empty if there is none.
 
     Raises:
