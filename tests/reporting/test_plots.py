@@ -1,5 +1,8 @@
 """Every plot is drawn, shows the numbers of its rounds, and is left out where there are none."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.image import imread
@@ -7,7 +10,9 @@ from matplotlib.image import imread
 from tests.reporting.conftest import make_round
 from tests.reporting.made_run import MadeRun
 from trl_populora.reporting import read_history, save_plots
+from trl_populora.reporting.played_run import read_run
 from trl_populora.reporting.plots import PLOTS, running_mean
+from trl_populora.reporting.run_page.learning import learning
 
 
 @pytest.mark.slow
@@ -75,6 +80,18 @@ def test_a_run_on_a_dataset_has_one_panel_named_by_what_it_is(tmp_path):
         assert {"student_0", "student_1"} <= {line.get_label() for line in axis.lines}
     shown = [axis.get_title() for axis in PLOTS["weights"](history).axes if axis.get_visible()]
     assert shown == ["Update of the members", "Effective rank, per member", "Cosine between two updates of a role"]
+
+
+def test_a_single_agent_has_one_panel_for_its_rows_of_both_roles(tmp_path):
+    history = [make_round(k, size=1) for k in range(4)]
+    history = [replace(s, members=(replace(s.members[0], name="agent_0", role="shared"),)) for s in history]
+    for name, title in (("ratings", "Ratings of the agent"), ("rewards", "Reward of the agent")):
+        (axis,) = PLOTS[name](history).axes
+        assert axis.get_title() == title
+    (tmp_path / "history.jsonl").write_text("".join(json.dumps(s.to_json()) + "\n" for s in history))
+    titles = [part.title for part in learning(read_run(str(tmp_path))).parts]
+    assert {"Reward of the agent", "Valid proposals of the agent", "Effective rank, per agent"} <= set(titles)
+    assert not [title for title in titles if "teachers" in title or "students" in title]
 
 
 def test_plots_of_rounds_show_their_numbers(rounds):

@@ -100,7 +100,7 @@ def plot_weights(history: Sequence[RoundSummary]) -> Figure | None:
     measured = [s for s in history if any(member.delta_norm is not None for member in s.members)]
     if not measured:
         return None
-    roles, (figure, axes) = _roles(history), new_figure(2, 2)
+    roles, (figure, axes) = panels(history), new_figure(2, 2)
     for axis, (role, named) in zip(axes, roles.items()):
         _member_lines(axis, measured, role, lambda member: member.delta_norm, smooth=False)
         _finish(axis, history, title=f"Update of the {named}", label="Frobenius norm of dW", smooth=False)
@@ -133,8 +133,8 @@ def plot_lengths(history: Sequence[RoundSummary]) -> Figure:
 
 def plot_ratings(history: Sequence[RoundSummary]) -> Figure:
     """What members are compared by, with its uncertainty: TrueSkill mean, or on a dataset the running mean reward."""
-    roles, title, label = _roles(history), "Ratings", "TrueSkill mu, band of one sigma"
-    if "teachers" not in roles:
+    roles, title, label = panels(history), "Ratings", "TrueSkill mu, band of one sigma"
+    if not history[-1].teachers:
         title, label = "Running reward", "mean reward of the last rounds, band of one standard error"
     figure, axes = new_figure(1, len(roles), sharey=True)
     for axis, (role, named) in zip(axes, roles.items()):
@@ -229,8 +229,11 @@ def running_mean(values: Sequence[float], window: int = WINDOW) -> list[float]:
     return [sum(values[max(i - window + 1, 0) : i + 1]) / min(i + 1, window) for i in range(len(values))]
 
 
-def _roles(history: Sequence[RoundSummary]) -> dict[str, str]:
-    """Role that has a panel -> its name in titles. On a dataset there are no teachers, and students are members."""
+def panels(history: Sequence[RoundSummary]) -> dict[str, str]:
+    """Role that has a panel -> its name in titles. On a dataset there are no teachers, and students are members; a
+    single agent has one curve for both roles."""
+    if history[-1].members[0].role == "shared":
+        return {"students": "agent"}
     return {role: role for role in ROLES} if history[-1].teachers else {"students": "members"}
 
 
@@ -238,7 +241,7 @@ def _by_role(
     history: Sequence[RoundSummary], pick: Callable[[MemberSummary], object], *, title: str, label: str
 ) -> Figure:
     """A panel for each role with a line for each member."""
-    roles = _roles(history)
+    roles = panels(history)
     figure, axes = new_figure(1, len(roles))
     for axis, (role, named) in zip(axes, roles.items()):
         _member_lines(axis, history, role, pick)

@@ -13,7 +13,7 @@ from ..evaluation_view import against_base, in_points, row_title, score_rows
 from ..page import Cell, Column, Facts, Plot, Section, Table
 from ..page.figures import INK, Points, look, new_figure, thinned
 from ..page.formats import is_missing, written
-from ..plots import MEASURES, ROLES
+from ..plots import MEASURES, panels
 from ..probes import GAMES
 from .series import MARKED, SMOOTHED, colours, curves, is_long, of_members, of_rounds, with_points
 
@@ -77,11 +77,11 @@ def _members(run: PlayedRun) -> Iterator[Plot]:
         "solve-rate": ("Solve rate, per member: {}", lambda one: one.solve_rate, ""),
         "length": ("Response length of the {}", lambda one: one.length, "Mean tokens of a completion."),
     }
-    how = SMOOTHED if is_long(run.history) else ""
+    how, roles = SMOOTHED if is_long(run.history) else "", panels(run.history)
     for name, (title, pick, words) in measures.items():
-        for role in ROLES if run.self_play else ("students",):
+        for role in roles:
             lines = of_members(run.history, role, pick)
-            if not lines or (run.last.members[0].role == "shared" and role == "teachers" and name != "validity"):
+            if not lines:
                 continue
             if name == "solve-rate":
                 words = (
@@ -92,7 +92,7 @@ def _members(run: PlayedRun) -> Iterator[Plot]:
             yield Plot(
                 f"{name}-{role}",
                 curves(run, lines, looks=colours(run), share=name in ("validity", "solve-rate")),
-                title.format(role if run.self_play else "members"),
+                title.format(roles[role]),
                 f"{words}{how}{MARKED if run.births and name == 'reward' else ''}",
                 height=HEIGHT,
             )
@@ -175,13 +175,14 @@ def _weights(run: PlayedRun) -> Iterator[Plot]:
     measured = [s for s in run.history if any(not is_missing(one.delta_norm) for one in s.members)]
     if not measured:
         return
-    for role in ROLES:
+    roles = panels(run.history)
+    for role, named in roles.items():
         lines = of_members(measured, role, lambda one: one.delta_norm)
-        if lines and not (run.last.members[0].role == "shared" and role == "teachers"):
+        if lines:
             yield Plot(
                 f"weights-{role}",
                 curves(run, lines, smoothed=False, looks=colours(run)),
-                f"Size of the updates of the {role if run.self_play else 'members'}",
+                f"Size of the updates of the {named}",
                 "Frobenius norm of ΔW over all matrices. A member with a very different norm learns at another "
                 "speed, or was born later.",
                 height=HEIGHT,
@@ -191,7 +192,7 @@ def _weights(run: PlayedRun) -> Iterator[Plot]:
         yield Plot(
             "ranks",
             curves(run, ranks, smoothed=False, looks=colours(run)),
-            "Effective rank, per student" if run.self_play else "Effective rank, per member",
+            f"Effective rank, per {roles['students'].removesuffix('s')}",
             "Number of directions that an update uses, up to lora_r. Mean over matrices.",
             height=HEIGHT,
         )
