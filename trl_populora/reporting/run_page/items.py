@@ -45,6 +45,7 @@ class Item:
             the newest attempt.
         attempts, judged, solved (`int`): Attempts, those that count, and those that solved it.
         rewards (`list[float]`): Of the attempts.
+        proposed (`bool`): Whether its proposal was read, which gave `round` and `version`.
         size (`int`): Characters of its texts.
     """
 
@@ -58,6 +59,7 @@ class Item:
     judged: int = 0
     solved: int = 0
     rewards: list[float] = field(default_factory=list)
+    proposed: bool = False
     size: int = 200
 
     @property
@@ -215,8 +217,8 @@ def _count(found: dict[str, Item], row: Mapping[str, Any]) -> None:
     item.last = max(item.last, number)
     item.size += row["size of completion"]
     if proposes:
-        if row["kind"] != "late":
-            item.round, item.version = number, row["version"]
+        if row["kind"] != "late" and not item.proposed:  # a champion's task may be proposed again
+            item.round, item.version, item.proposed = number, row["version"], True
         return
     item.attempts += 1
     item.size += 120
