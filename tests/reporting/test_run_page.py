@@ -28,11 +28,12 @@ from trl_populora.reporting.run_page import make_page, watch, write_report, writ
 from trl_populora.reporting.run_page.items import collect_items
 from trl_populora.reporting.run_page.learning import probes
 from trl_populora.reporting.run_page.lineage import lineage
-from trl_populora.reporting.run_page.members import member_distances
+from trl_populora.reporting.run_page.members import member_distances, members
 from trl_populora.reporting.run_page.overview import overview
 from trl_populora.reporting.run_page.weights import adapter_cosines
-from trl_populora.run_files.files import write_json
+from trl_populora.run_files.files import write_json, write_table
 from trl_populora.run_files.listing import find_runs
+from trl_populora.run_files.round_table import COLUMNS
 from trl_populora.tasks import INFRASTRUCTURE
 from trl_populora.training.guard import Guard
 
@@ -289,6 +290,25 @@ def test_members_of_a_run_that_continues_another_keep_their_versions_and_founder
     assert labels[0] == labels[1]
 
 
+def test_a_member_that_joined_at_a_resume_replaced_nobody(tmp_path):
+    folder = MadeRun(tmp_path / "run", teachers=0, students=3).make(5).folder
+    run = read_run(str(folder))
+    (event,) = run.events
+    late = [replace(one, name="student_3", version=1) for one in run.last.members[:1]]
+    rows = [replace(s, members=(*s.members, *late)) if s.round >= 2 else s for s in run.history]
+    (folder / "history.jsonl").write_text("".join(json.dumps(one.to_json()) + "\n" for one in rows))
+    joined = event | {"slot": "student_3", "version": 1, "parents": [("student_0", 0)], "fitness": {}}
+    told = "".join(json.dumps({**one, "round": None}) + "\n" for one in (joined, event))
+    (folder / "lineage.jsonl").write_text(told)
+    run = read_run(str(folder))
+    assert len(run.events) == 2 and len(run.replacements) == 1 and run.events[0]["round"] == 2
+    section, cards = lineage(run)
+    assert list(cards) == [f"{event['slot']}@{event['version']}"] and section.parts[0].how.endswith(" of 3.")
+    table = members(run)[0].parts[0]
+    since = [column.title for column in table.columns].index("since round")
+    assert table.rows[-1][since] == 3
+
+
 def test_distances_of_what_the_record_has(made):
     run = read_run(str(made.folder))
     found, notes = member_distances(run)
@@ -509,10 +529,24 @@ def test_ratings_of_a_member_that_has_diverged_are_gaps(tmp_path):
         assert {fitness for _, fitness, _ in card["tables"][0]["rows"]} == {"–"}
 
 
-def test_a_refused_proposal_that_waited_is_one(tmp_path):
-    from trl_populora.run_files.files import write_table
-    from trl_populora.run_files.round_table import COLUMNS
+def test_a_task_that_is_proposed_again_is_that_of_its_first_proposal(tmp_path):
+    row = dict.fromkeys(COLUMNS) | {
+        "step": 0, "role": "teacher", "valid": True, "task": "abc", "author": "teacher_0@1", "completion": "text",
+        "type": "code_o",
+    }  # fmt: skip
+    rows = [
+        row | {"round": 0, "kind": "guest", "member": "teacher_0@1"},
+        row | {"round": 3, "kind": "learned", "member": "teacher_1", "author": "teacher_1", "version": 5},
+    ]
+    tables = {one["round"]: str(tmp_path / f"round_{one['round']}.parquet") for one in rows}
+    for one in rows:
+        write_table(tables[one["round"]], [one], COLUMNS)
+    packed = collect_items(tables, budget=100_000).packed
+    (item,) = embedded(f'<script type="text/plain" id="data-items">{packed}</script>', "items")
+    assert (item["author"], item["version"], item["round"]) == ("teacher_0@1", None, 1)
 
+
+def test_a_refused_proposal_that_waited_is_one(tmp_path):
     refused = dict.fromkeys(COLUMNS) | {
         "round": 0, "step": 0, "kind": "learned", "member": "teacher_0", "role": "teacher", "valid": False,
         "reason": "syntax_error", "reward": -1.0, "completion": "text", "type": "code_o",

@@ -18,7 +18,7 @@ from ..run_files.files import read_lines, unless_damaged
 from ..run_files.layout import LINEAGE_FILE, POPULATION_FILE, checkpoints, round_file
 from ..run_files.run import AVERAGE, BASE, read_record, read_table
 from .evaluation_file import read_evaluation
-from .history import read_history
+from .history import first_versions, lives, read_history
 from .probes import read_probes
 
 
@@ -51,8 +51,8 @@ class PlayedRun:
         history (`Sequence[RoundSummary]`): Its rounds, in order, at least one.
         probes (`Sequence[Mapping]`, *optional*): Evaluations during the run.
         evaluation (`Mapping`, *optional*): Results of `populora evaluate`; empty if it was not evaluated.
-        events (`Sequence[Mapping]`, *optional*): Replacements as JSON. `"round"` is the number of the round before it,
-            from 1, or `None` if the history does not contain it.
+        events (`Sequence[Mapping]`, *optional*): Births as JSON. `"round"` is the number of the round before it, from
+            1, or `None` if the history does not contain it. `"kind"` is `"join"` if the member joined at a resume.
         adapters (`str`, *optional*): Folder with the newest saved adapters.
         remarks (`tuple[str, ...]`, *optional*): Sentences on what could not be read.
         planned_seed (`int`, *optional*): Seed of a run of an experiment, whose record may be lost.
@@ -94,8 +94,9 @@ class PlayedRun:
 
     @property
     def replacements(self) -> list[Mapping[str, Any]]:
-        """Events of the lineage in which a member was replaced, without the adapters that a run started from."""
-        return [event for event in self.events if event.get("kind") != "import"]
+        """Events of the lineage in which a member was replaced, without the adapters that a run started from and
+        members that joined at a resume."""
+        return [event for event in self.events if event.get("kind") not in ("import", "join")]
 
     @property
     def tables(self) -> dict[int, str]:
@@ -216,12 +217,18 @@ def _event(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_rounds(history: list[RoundSummary], lineage: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """All replacements, each with the round before it, from the lineage or, if it is missing, the history."""
+    """All births, each with the round before it, from the lineage or, if it is missing, the history."""
     told = [(summary.round + 1, _event(event)) for summary in history for event in summary.events]
     rounds = {(event["slot"], event["version"]): number for number, event in told}
     if not lineage:
         return [event | {"round": number} for number, event in told]
-    return [event | {"round": rounds.get((event["slot"], event["version"]))} for event in lineage]
+    first, seen = first_versions(history), lives(history)
+    events = [event | {"round": rounds.get((event["slot"], event["version"]))} for event in lineage]
+    for event in events:
+        slot = event["slot"]
+        if event["round"] is None and first.get(slot) == event["version"] and seen[slot][0] > history[0].round:
+            event |= {"round": seen[slot][0], "kind": "join"}
+    return events
 
 
 def _adapters(folder: str) -> str | None:

@@ -31,8 +31,8 @@ def lineage(run: PlayedRun) -> tuple[Section, dict[str, Any]]:
     keys = [_key(event["slot"], event["version"]) for event in run.replacements]
     parts: list[Any] = []
     for role, slots in _sides(run).items():
-        own = [event for event in run.replacements if event["slot"] in slots and event["round"] is not None]
-        if own:
+        own = [event for event in run.events if event["slot"] in slots and event.get("kind") != "import"]
+        if any(event["round"] is not None for event in own):
             parts.append(_tree(run, role, slots, own))
     parts.append(
         Widget(
@@ -64,7 +64,9 @@ def _tree(run: PlayedRun, role: str, slots: Sequence[str], events: Sequence[Mapp
     lane = {name: k for k, name in enumerate(slots)}
     end = run.last.round + 1
     first = {name: version for name, version in first_versions(run.history).items() if name in slots}
-    latest, founder = founders(first, [event for event in run.replacements if event["slot"] in slots])
+    latest, founder = founders(first, events)
+    joined = sum(event.get("kind") == "join" for event in events)
+    events = [event for event in events if event["round"] is not None]
     seen = lives(run.history)
     living = Counter(founder[name, version] for name, version in latest.items() if seen[name][1] == end)
     palette = dict(zip([name for name, _ in living.most_common()], COLOURS))
@@ -118,8 +120,9 @@ def _tree(run: PlayedRun, role: str, slots: Sequence[str], events: Sequence[Mapp
         f"Replacements of {role}s",
         "Each lane is a slot (the place of a member), and time runs to the right. The colour is the founder (first "
         "ancestor, by first parents). A line leads to a child from its first parent, and a grey line from the "
-        f"second. A lane that ends early is of a member that a resume has left behind. Few colours at the right "
-        f"end mean few founders with descendants: {len(living)} of {len(slots)}.",
+        "second. A lane that begins late is of a member that joined at a resume, and one that ends early of a member "
+        "that a resume has left behind. Few colours at the right end mean few founders with descendants: "
+        f"{len(living)} of {len(slots) - joined}.",
         height=max(240, min(120 + 26 * len(slots), 760)),
         wide=True,
     )

@@ -266,7 +266,7 @@ def _curves(run: PlayedRun, name: str) -> go.Figure:
         mode = "lines+markers" if len(xs) <= 12 else "lines"
         place = {"row": k // columns + 1, "col": k % columns + 1}
         figure.add_scatter(x=xs, y=ys, name=title, mode=mode, line={"color": look["color"], "width": 1.6}, **place)
-    births = [event["round"] for event in run.events if event["slot"] == name and event["round"] is not None]
+    births = [event["round"] for event in run.replacements if event["slot"] == name and event["round"] is not None]
     style = {"type": "line", "y0": 0, "y1": 1, "line": {"color": "var(--mark)", "width": 1}}
     traces: Any = figure.data
     figure.update_layout(  # together: add_vline would copy those before it
