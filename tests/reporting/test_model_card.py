@@ -116,7 +116,8 @@ def test_a_run_that_began_elsewhere_counts_what_it_knows():
     """Its record has only the rounds after the resume."""
     rounds = [make_round(n) for n in range(4)]
     assert changes(rounds) == "0 replacements"
-    assert changes(rounds[3:]) == "0 replacements in the last 1 round; earlier ones are not recorded here"
+    assert changes(rounds[3:]) == "0 replacements in the last 1 round; others are not recorded here"
+    assert changes([*rounds[:1], *rounds[2:]]) == "0 replacements in 3 of 4 rounds; others are not recorded here"
 
 
 def test_a_base_is_on_the_hub_if_it_was_when_the_run_began(tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ from trl_populora.reporting.run_page.items import collect_items
 from trl_populora.reporting.run_page.learning import probes
 from trl_populora.reporting.run_page.lineage import lineage
 from trl_populora.reporting.run_page.members import member_distances, members
-from trl_populora.reporting.run_page.overview import overview
+from trl_populora.reporting.run_page.overview import headline, overview
 from trl_populora.reporting.run_page.weights import adapter_cosines
 from trl_populora.run_files.files import write_json, write_table
 from trl_populora.run_files.listing import find_runs
@@ -158,6 +158,8 @@ def test_one_round_that_still_goes_on(tmp_path):
     html = make_page(read_run(str(made.folder)))
     assert "Round 1 of 5; it is still running, or was stopped." in html
     assert "lineage" not in sections(html) and "frames" not in embedded(html, "figures")["matrix"]
+    (made.folder / "population.json").write_text("{}")
+    assert headline(read_run(str(made.folder))).endswith(" 1 round, ended.")
 
 
 @pytest.mark.slow
@@ -168,7 +170,7 @@ def test_missing_and_damaged_files_are_told(tmp_path):
     (made.folder / "lineage.jsonl").write_text("{}\n")
     (made.folder / "run.json").write_text("{")
     html = make_page(read_run(str(made.folder)))
-    assert "1 of 5 rounds have no table" in html and "1 tables cannot be read" in html
+    assert "1 of 5 rounds has no table" in html and "1 table cannot be read" in html
     assert "lineage.jsonl, line 1" in html and "run.json is damaged" in html
     assert "lineage" in sections(html)  # from the history
     for path in (made.folder / "rounds").iterdir():
@@ -184,6 +186,14 @@ def test_a_run_that_continues_another_says_so(tmp_path):
     assert "The history begins at round 3: the run continues another" in make_page(read_run(str(made.folder)))
     (state,) = find_runs(str(tmp_path))
     assert state.rounds == 3
+
+
+def test_a_line_that_the_history_has_lost_is_told(tmp_path):
+    path = MadeRun(tmp_path / "run").make(4).folder / "history.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:1], *lines[2:]]))
+    html = make_page(read_run(str(path.parent)))
+    assert "1 round between the first and the last is not in the history" in html and "begins at" not in html
 
 
 def test_a_record_full_of_gaps(tmp_path):

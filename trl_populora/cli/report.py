@@ -143,10 +143,10 @@ def _written(write: Callable[[], Any], options: argparse.Namespace) -> Any:
 def _print_tables(run: "PlayedRun") -> None:
     from ..reporting import family_tree
     from ..reporting.probes import probe_line
-    from ..reporting.tables import compute_table, event_line, print_table, round_line, round_tables
+    from ..reporting.tables import compute_table, counted, event_line, print_table, round_line, round_tables
 
     history, last = run.history, run.last
-    print(f"{run.folder}: {last.round + 1} rounds\n")
+    print(f"{run.folder}: {counted(last.round + 1, 'round')}\n")
     for number in sorted({0, len(history) // 2, len(history) - 1}):
         print(printable(round_line(history[number])))
     print()

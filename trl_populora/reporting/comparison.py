@@ -16,7 +16,7 @@ from ..diagnostics import RoundSummary
 from ..run_files.run import AVERAGE
 from .over_seeds import Difference, Interval, difference, interval
 from .played_run import ENDS, EXAMS, FINAL, SETTINGS, Curve, PlayedRun, flat
-from .tables import Spent, champions_total, compute_totals
+from .tables import Spent, champions_total, compute_totals, counted
 
 
 LAST = 10
@@ -111,7 +111,7 @@ class Comparison:
     @property
     def span(self) -> str:
         """The rounds that all histories have, in words."""
-        return f"{self.rounds} rounds" if self.first == 1 else f"rounds {self.first} to {self.rounds}"
+        return counted(self.rounds, "round") if self.first == 1 else f"rounds {self.first} to {self.rounds}"
 
     @property
     def last(self) -> int:

@@ -339,8 +339,8 @@ def _lead(comparison: Comparison, made: int) -> str:
     if not made:
         return f"{told}No comparison has an interval."
     return (
-        f"{told}{made} comparisons have an interval; at {LEVEL:.0%} about {(1 - LEVEL) * made:.1f} of them would "
-        f"exclude 0 by chance if there were no differences."
+        f"{told}{counted(made, 'comparison')} {'has' if made == 1 else 'have'} an interval; at {LEVEL:.0%} about "
+        f"{(1 - LEVEL) * made:.1f} of them would exclude 0 by chance if there were no differences."
     )
 
 

@@ -66,4 +66,4 @@ def changes(history: Sequence[RoundSummary]) -> str:
     recombined = sum(bool(summary.recombined) for summary in history)
     told = counted(replaced, "replacement") + (f" and {counted(recombined, 'recombination')}" if recombined else "")
     part = in_last_rounds(history)
-    return told + (f"{part}; earlier ones are not recorded here" if part else "")
+    return told + (f"{part}; others are not recorded here" if part else "")

@@ -185,8 +185,12 @@ def counted(count: int, noun: str) -> str:
 
 
 def in_last_rounds(history: Sequence[RoundSummary]) -> str:
-    """The rounds that a history covers, in words, if the run began in another folder; else nothing."""
-    return f" in the last {counted(len(history), 'round')}" if len(history) <= history[-1].round else ""
+    """The rounds that a history covers, in words, if the run began elsewhere or lines are lost; else nothing."""
+    played, known = history[-1].round + 1, len(history)
+    if known == played:
+        return ""
+    last = history[0].round + known == played
+    return f" in the last {counted(known, 'round')}" if last else f" in {known:,} of {played:,} rounds"
 
 
 def drawn_by(decoding: Mapping[str, Any]) -> str:

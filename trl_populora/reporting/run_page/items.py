@@ -17,6 +17,7 @@ from typing import Any
 from ...run_files.round_table import COLUMNS
 from ..page.figures import thinned
 from ..page.rendering import Packed, pack_text
+from ..tables import counted
 
 
 MAX_TABLES = 600
@@ -111,7 +112,7 @@ def collect_items(tables: Mapping[int, str], *, budget: int) -> Items:
         remarks.append(f"Tasks come from {len(chosen_tables)} of {len(tables)} rounds, evenly spread.")
     found, unreadable = _scan(chosen_tables)
     if unreadable:
-        remarks.append(f"{len(unreadable)} tables cannot be read. The first is {unreadable[0]}.")
+        remarks.append(f"{counted(len(unreadable), 'table')} cannot be read. The first is {unreadable[0]}.")
     readable = [path for path in chosen_tables if path not in unreadable]
     order = _in_turns(found)
     packed, count = _fill(found, order, readable, budget)

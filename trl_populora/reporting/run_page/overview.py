@@ -44,8 +44,13 @@ def _gaps(run: PlayedRun) -> Iterator[str]:
     """Sentences on rounds and tables that the folder does not have."""
     if missing := len(run.history) - len(run.tables):
         yield (
-            f"{missing} of {len(run.history)} rounds have no table in rounds/: their tasks and texts are not on this "
-            "page."
+            f"{missing} of {counted(len(run.history), 'round')} {'has' if missing == 1 else 'have'} no table in "
+            "rounds/: the tasks and texts are not on this page."
+        )
+    if lost := run.rounds - run.first + 1 - len(run.history):
+        yield (
+            f"{counted(lost, 'round')} between the first and the last {'is' if lost == 1 else 'are'} not in the "
+            "history: no curve, cost or number of replacements has them."
         )
     if run.history[0].round:
         yield (
@@ -67,7 +72,7 @@ def state(run: PlayedRun) -> str:
     """Progress of the run."""
     done = run.last.round + 1
     if run.finished:
-        return f"{done} rounds, ended."
+        return f"{counted(done, 'round')}, ended."
     return f"Round {done}{f' of {planned(run)}' if planned(run) else ''}; it is still running, or was stopped."
 
 

@@ -141,7 +141,10 @@ def _items(run: PlayedRun, items: Items) -> Section:
             },
         )
     ]
-    counts = [f"{_of(items.shown.get(kind, 0), count)} {KINDS[kind]}" for kind, count in items.found.items()]
+    counts = [
+        f"{_of(items.shown.get(kind, 0), count)} {KINDS[kind].removesuffix('s' * (count == 1))}"
+        for kind, count in items.found.items()
+    ]
     lead = f"{' and '.join(counts)}. Click one to see its question and every attempt at it."
     return Section("tasks", title, parts, lead=lead)
 
