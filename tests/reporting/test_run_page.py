@@ -67,6 +67,16 @@ def test_a_page_of_self_play(made, page):
     assert len(page) < 5e6 and last.round == 7
 
 
+def test_answers_of_current_students_are_no_games_against_founders(made):
+    run = read_run(str(made.folder))
+    for one in run.probes[-1]["founders"]["teachers"].values():
+        one["unsolved_now"] = 0.25
+    told = {part.title: part.how for part in probes(run).parts if "founders-" in part.name}
+    assert [title for title, how in told.items() if "first members" not in how] == [
+        "Teachers' tasks that current students do not solve"
+    ]
+
+
 def test_how_far_other_questions_may_move_an_accuracy(made):
     (plot,) = [part for part in probes(read_run(str(made.folder))).parts if part.name == "exam-0"]
     assert (

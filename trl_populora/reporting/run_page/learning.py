@@ -293,7 +293,10 @@ def _founder_games(run: PlayedRun) -> Iterator[Plot]:
                 f"founders-{number}",
                 curves(run, lines, smoothed=False, share=True, looks=colours(run)),
                 title,
-                "Games against the first members, who do not learn. A rising line means progress.",
+                "Answers of the current students to these tasks. If only founders fail, the tasks are harder, but "
+                "can be solved."
+                if kind == "unsolved_now"
+                else "Games against the first members, who do not learn. A rising line means progress.",
                 height=HEIGHT,
             )
 
