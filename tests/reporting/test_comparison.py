@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from tests.reporting.conftest import make_round
+from trl_populora.reporting import comparison_page
 from trl_populora.reporting.comparison import Arm, Comparison, group_arms, tail_mean
 from trl_populora.reporting.played_run import PlayedRun, flat, read_run
 from trl_populora.reporting.tables import compute_table
@@ -167,6 +168,8 @@ def test_rows_of_champions_stand_beside_those_of_adapters():
     found = Comparison((arm,))
     assert found.adapters(arm)["champions"] == (0, 0, 0, 0, 3, 20)
     assert found.cost(arm).unlearned_rows == sum(own[4] for own in found.adapters(arm).values()) == 3
+    each = comparison_page.compute_table(found).rows[1]
+    assert each[3] == found.cost(arm).rows / found.cost(arm).adapters and list(each[7:9]) == [0, 0]
     printed = compute_table(guests, plain=True)
     assert [list(column.cells)[-1] for column in printed.columns] == ["champions", "0", "0", "0", "0", "3", "20"]
 

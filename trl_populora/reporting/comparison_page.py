@@ -312,7 +312,9 @@ def compute_table(comparison: Comparison) -> Table:
     for k, arm in enumerate(comparison.arms):
         cost, colour = comparison.cost(arm), look(k)["color"]
         rows.append([Cell(arm.name, colour=colour), "a run", *cost])
-        each = [one / cost.adapters for one in cost[1:-1]]  # they train at the same time: no seconds
+        champions = comparison.adapters(arm).get("champions", (0,) * len(SPENT))  # have no adapter of their own
+        each = [(one - own) / cost.adapters for one, own in zip(cost[1:-1], champions, strict=True)]
+        # they train at the same time: no seconds
         rows.append([Cell(arm.name, colour=colour), "an adapter", None, *each, None])
     how = f"Mean over the runs of an arm, in {comparison.span}. Seconds depend on the machine and its load."
     return Table("compute", columns, rows, how=how)
