@@ -158,6 +158,9 @@ def test_a_run_on_a_dataset(tmp_path):
     items = embedded(html, "items")
     assert all(item["kind"] == "prompt" and item["rate"] is None for item in items)
     assert items[0]["fields"]["prompt"].startswith("[user]\nQuestion") and items[0]["attempts"]
+    births, cards = embedded(html, "lineage").values(), embedded(html, "members")  # a reward needs two digits
+    assert {dict(one["facts"])["rating before"] for one in births} == {"21.50 ± 1.10"}
+    assert all("." in dict(card["facts"])["running reward"][-3] for card in cards.values())
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from ..history import first_versions, founders, lives
 from ..page import Column, Plot, Section, Table, Widget
 from ..page.figures import COLOURS, new_figure
 from ..page.formats import written
+from .series import rating_digits
 
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ def lineage(run: PlayedRun) -> tuple[Section, dict[str, Any]]:
         )
     )
     parts.append(_table(run, keys))
-    return Section("lineage", "Lineage", parts), {key: _card(event) for key, event in zip(keys, run.replacements)}
+    return Section("lineage", "Lineage", parts), {
+        key: _card(event, rating_digits(run)) for key, event in zip(keys, run.replacements)
+    }
 
 
 def _key(slot: str, version: int) -> str:
@@ -164,8 +167,8 @@ def _table(run: PlayedRun, keys: Sequence[str]) -> Table:
             Column("round", "count", "Round after which it was born"),
             Column("operator"),
             Column("parents"),
-            Column("rating before", "number", "Of the replaced member", 1),
-            Column("rating at birth", "number", "That the child starts with", 1),
+            Column("rating before", "number", "Of the replaced member", rating_digits(run)),
+            Column("rating at birth", "number", "That the child starts with", rating_digits(run)),
             Column("step", "count"),
         ],
         rows,
@@ -175,7 +178,7 @@ def _table(run: PlayedRun, keys: Sequence[str]) -> Table:
     )
 
 
-def _card(event: Mapping[str, Any]) -> dict[str, Any]:
+def _card(event: Mapping[str, Any], digits: int) -> dict[str, Any]:
     fitness = event.get("fitness") or {}
     parents = {name for name, _ in event["parents"]}
     marks = {event["slot"]: "replaced", **dict.fromkeys(parents, "parent")}
@@ -188,8 +191,8 @@ def _card(event: Mapping[str, Any]) -> dict[str, Any]:
         ["step", written(event.get("step"))],
         ["operator", event["operator"]],
         ["parents", ", ".join(_key(*parent) for parent in event["parents"])],
-        ["rating before", _rating(event.get("rating_before"))],
-        ["rating at birth", _rating(event.get("rating_after"))],
+        ["rating before", _rating(event.get("rating_before"), digits)],
+        ["rating at birth", _rating(event.get("rating_after"), digits)],
         ["learning rate", written(event.get("learning_rate"))],
         ["temperature", written(event.get("temperature"))],
         ["kind", event.get("kind", "replacement")],
@@ -210,5 +213,5 @@ def _card(event: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rating(rating: Sequence[float | None] | None) -> str:
-    return f"{rating[0]:.1f} ± {rating[1]:.1f}" if rating and None not in rating else "–"
+def _rating(rating: Sequence[float | None] | None, digits: int) -> str:
+    return f"{rating[0]:.{digits}f} ± {rating[1]:.{digits}f}" if rating and None not in rating else "–"

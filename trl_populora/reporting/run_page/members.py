@@ -13,7 +13,7 @@ from ..page import Cell, Column, Plot, Section, Table, Widget
 from ..page.figures import thinned
 from ..page.formats import is_missing, written
 from ..tables import Spent, compute_totals, strongest
-from .series import colours, is_long, smooth
+from .series import colours, is_long, rating_digits, smooth
 from .weights import adapter_cosines
 
 
@@ -155,8 +155,8 @@ def _was_probed(run: PlayedRun, name: str) -> bool:
     return bool(played) and played[0] - 1 <= run.probes[-1]["round"] < left
 
 
-def _rating(member: MemberSummary) -> str:
-    mu, sigma = (written(value, "number", 1) for value in (member.mu, member.sigma))
+def _rating(member: MemberSummary, digits: int) -> str:
+    mu, sigma = (written(value, "number", digits) for value in (member.mu, member.sigma))
     return mu if member.mu is None else f"{mu} ± {sigma}"
 
 
@@ -170,7 +170,7 @@ def _card(run: PlayedRun, name: str, distances: Mapping[str, Measures], spent: S
     facts = [
         ["role", member.role],
         ["version", str(member.version)],
-        ["rating" if run.self_play else "running reward", _rating(member)],
+        ["rating" if run.self_play else "running reward", _rating(member, rating_digits(run))],
         ["mean reward", written(member.reward, "signed")],
         ["valid proposals", written(member.validity, "share")],
         ["solved", written(member.solve_rate, "share")],
@@ -207,14 +207,14 @@ def _card(run: PlayedRun, name: str, distances: Mapping[str, Measures], spent: S
 def _ancestors(run: PlayedRun, member: MemberSummary) -> list[list[str]]:
     """First parents of a member, their first parents, and so on."""
     births = {(event["slot"], event["version"]): event for event in run.events}
-    rows, one = [], (member.name, member.version)
+    rows, one, digits = [], (member.name, member.version), rating_digits(run)
     while one in births and len(rows) < 40:
         event = births[one]
         others = ", ".join(f"{name}@{version}" for name, version in event["parents"])
         before, after = event.get("rating_before"), event.get("rating_after")
         moved = ""
         if before and after and None not in (before[0], after[0]):
-            moved = f"{before[0]:.1f} → {after[0]:.1f}"
+            moved = f"{before[0]:.{digits}f} → {after[0]:.{digits}f}"
         number = "" if event["round"] is None else str(event["round"])
         rows.append([number, f"{one[0]}@{one[1]} is {event['operator']}({others})", moved])
         if not event["parents"]:

@@ -68,6 +68,11 @@ def colours(run: PlayedRun) -> dict[str, dict[str, str]]:
     return found
 
 
+def rating_digits(run: PlayedRun) -> int:
+    """Digits after the point of what members are compared by: a rating, or on a dataset a mean reward."""
+    return 1 if run.self_play else 2
+
+
 def with_points(lines: Mapping[str, Points]) -> dict[str, Points]:
     """The lines that have at least one value."""
     return {name: points for name, points in lines.items() if not all(is_missing(value) for _, value in points)}
