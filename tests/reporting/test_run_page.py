@@ -94,7 +94,10 @@ def test_a_tile_says_in_how_many_rounds_somebody_was_replaced(made):
 def test_the_tile_of_a_probe_does_not_call_an_exam_old_that_a_resume_has_added(made):
     run = read_run(str(made.folder))
     first, *rest = [{**one, "exams": {"gsm8k": one["exams"]["held_out"]}} for one in run.probes]
-    for records, when in (([first, *rest], "at the start"), ([run.probes[0], *rest], "after round 6")):
+    begun = {**first, "round": 0}
+    for records, when in (
+        ([begun, *rest], "at the start"), ([first, *rest], "after round 1"), ([run.probes[0], *rest], "after round 6")
+    ):  # fmt: skip
         tiles = {tile.title: tile for tile in overview(replace(run, probes=records), []).parts[0].tiles}
         assert tiles["Probe"].note.endswith(f"% {when}, gsm8k")
 
@@ -196,7 +199,9 @@ def test_a_run_that_continues_another_says_so(tmp_path):
     assert "The history begins" not in make_page(read_run(str(made.folder)))
     path = made.folder / "history.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[2:]))
-    assert "The history begins at round 3: the run continues another" in make_page(read_run(str(made.folder)))
+    html = make_page(read_run(str(made.folder)))
+    assert "The history begins at round 3: the run continues another" in html
+    assert "% in round 3" in html and "at the start" not in html
     (state,) = find_runs(str(tmp_path))
     assert state.rounds == 3
 

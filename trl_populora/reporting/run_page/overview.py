@@ -84,24 +84,27 @@ def planned(run: PlayedRun) -> int | None:
 
 def _tiles(run: PlayedRun) -> Iterator[Tile]:
     first, last = run.history[0], run.last
+    start = "at the start" if run.first == 1 else f"in round {run.first}"
     note = "ended" if run.finished else f"of {planned(run)}" if planned(run) else "so far"
     yield Tile("Rounds", f"{last.round + 1}", note)
     if run.self_play:
-        yield Tile("Students solve", written(last.solve_rate, "share"), _since(first.solve_rate, last.solve_rate))
+        yield Tile(
+            "Students solve", written(last.solve_rate, "share"), _since(first.solve_rate, last.solve_rate, when=start)
+        )
         validity = [mean(one.validity for one in summary.members) for summary in (first, last)]
-        yield Tile("Valid proposals", written(validity[1], "share"), _since(*validity))
+        yield Tile("Valid proposals", written(validity[1], "share"), _since(*validity, when=start))
     else:
         rewards = [mean(one.reward for one in summary.members) for summary in (first, last)]
-        yield Tile("Mean reward", written(rewards[1], "signed"), f"{written(rewards[0], 'signed')} at the start")
+        yield Tile("Mean reward", written(rewards[1], "signed"), f"{written(rewards[0], 'signed')} {start}")
     if run.probes:
         name, exam = next(iter(run.probes[-1].get("exams", {}).items()), ("", None))
         if exam is not None:
             began = first_with(run.probes, name)
-            when = "at the start" if began is run.probes[0] else f"after round {began['round']}"
+            when = f"after round {began['round']}" if began["round"] else "at the start"
             since = _since(began["exams"][name]["mean"], exam["mean"], when=when)
             yield Tile("Probe", written(exam["mean"], "share"), f"{since}, {name}".lstrip(", "))
     if "filled" in last.coverage:
-        yield Tile("Coverage", f"{last.coverage['filled']}", f"cells, {first.coverage.get('filled', 0)} at the start")
+        yield Tile("Coverage", f"{last.coverage['filled']}", f"cells, {first.coverage.get('filled', 0)} {start}")
     born = [event for event in run.replacements if event["round"] is not None]
     yield Tile(
         "Replacements", str(len(born)), f"in {counted(len(set(run.births)), 'round')}" if born else "nobody yet"
@@ -119,7 +122,7 @@ def _tiles(run: PlayedRun) -> Iterator[Tile]:
             yield Tile(title, best.name, f"mean reward {written(best.mu, 'signed')}")
 
 
-def _since(first: float | None, last: float | None, *, when: str = "at the start") -> str:
+def _since(first: float | None, last: float | None, *, when: str) -> str:
     if is_missing(first) or is_missing(last):
         return ""
     return f"{written(first, 'share')} {when}"
