@@ -84,6 +84,18 @@ def test_a_task_opens_with_all_its_attempts(page):
     assert item.count() == 0
 
 
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("[user]\nHow many?", "How many?"),
+        ("[INST] How many? [/INST]", "[INST] How many? [/INST]"),
+        ("[\n 3,\n 10\n]", "3,  10"),
+    ],
+)
+def test_the_line_of_an_item_has_all_but_the_roles_of_a_chat(page, text, shown):
+    assert page.evaluate("text => preview({fields: {prompt: text}})", text) == shown
+
+
 def test_hostile_text_is_shown_as_text(page):
     page.locator("tr.head").first.click()
     assert any(words in page.locator(".item").inner_text() for words in HOSTILE[:2])

@@ -319,10 +319,10 @@ WIDGETS.items = async (place) => {
   place.dataset.ready = "";
 };
 
-/** The first telling line of an item. */
+/** The first telling lines of an item, without roles of a chat and brackets that stand alone. */
 function preview(item) {
   const lines = (Object.values(item.fields ?? {})[0] ?? item.proposal?.d ?? item.proposal?.x ?? item.id).split("\n");
-  return lines.filter((line) => line.trim() && !line.startsWith("[")).slice(0, 3).map((line) => line.trim()).join("  ");
+  return lines.map((line) => line.trim()).filter((line) => line && !/^(\[|\]|\[[a-z]+\])$/.test(line)).slice(0, 3).join("  ");
 }
 
 function itemCard(item) {
