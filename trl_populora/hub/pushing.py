@@ -209,7 +209,8 @@ def push_dataset(
     """
     tables = table_contents(folder)
     record = read_record(folder)
-    names = {"base": base or record.get("model"), "hub_base": hub_id(base) if base else None}
+    names: dict[str, Any] = {"base": base or record.get("model"), "hub_base": hub_id(base) if base else None}
+    names["self_play"] = record.get("settings", {}).get("num_teachers") != 0
     if not base and record.get("model_on_hub"):
         names["hub_base"] = names["base"]
     options = {"--dataset": True, "--private": private, "--revision": revision, "--base": base}
