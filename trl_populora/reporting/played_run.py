@@ -223,7 +223,9 @@ def _with_rounds(history: list[RoundSummary], lineage: list[dict[str, Any]]) -> 
     if not lineage:
         return [event | {"round": number} for number, event in told]
     first, seen = first_versions(history), lives(history)
-    events = [event | {"round": rounds.get((event["slot"], event["version"]))} for event in lineage]
+    events: list[dict[str, Any]] = [
+        event | {"round": rounds.get((event["slot"], event["version"]))} for event in lineage
+    ]
     for event in events:
         slot = event["slot"]
         if event["round"] is None and first.get(slot) == event["version"] and seen[slot][0] > history[0].round:
