@@ -52,6 +52,22 @@ class UncheckedStyle(Countdown):
         pass
 
 
+@broken("families must be a tuple of names")
+class FamiliesAsText(Countdown):
+    families: ClassVar = "two_numbers"
+
+
+@broken("easy_families name .'easy'., which `families` does not have")
+class UnknownEasyFamily(Countdown):
+    easy_families: ClassVar = ("easy",)
+
+
+@broken("author must be 'seed'")
+class SeedOfAMember(Countdown):
+    def generate(self, rng, *, families=None):
+        return replace(super().generate(rng, families=families), author="me")
+
+
 @broken("generate with equal states of rng")
 class RandomTasks(Countdown):
     def generate(self, rng, *, families=None):
@@ -267,7 +283,7 @@ class LeavesItselfOut(Countdown):
         return ("another",)
 
 
-@broken("keys must be str")
+@broken("question_keys must give a tuple or set of str")
 class KeysOfNumbers(Countdown):
     def question_keys(self, payload):
         return (*super().question_keys(payload), 3)

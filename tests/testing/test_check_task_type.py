@@ -55,6 +55,10 @@ def test_each_broken_contract_is_found(broken):
         ("HalfOfTheFeatures", "features must be .measures, space, point. or None, got {'a': 1}"),
         ("NotANumber", "measures must be numbers by name, got {'hardness': nan}"),
         ("ReasonsAsList", "reasons must map each reason to its meaning"),
+        ("FamiliesAsText", "families must be a tuple of names, got 'two_numbers'"),
+        ("UnknownEasyFamily", "default_families and easy_families name .'easy'., which `families` does not have"),
+        ("RandomTasks", "generate with equal states of rng must be equal"),
+        ("SeedOfAMember", "generate: author must be 'seed' or 'seed:<family>', got 'me'"),
     ],
 )
 def test_what_no_run_can_do_without_is_checked_before_it(broken, said):
@@ -73,6 +77,10 @@ def test_what_no_run_can_do_without_is_checked_before_it(broken, said):
         ("generate", None, "generate must give a Task, got None"),
         ("key", [], "key"),
         ("features", {"a": 1}, "features must be"),
+        ("question_keys", "abc", "question_keys must give a tuple or set of str, got 'abc'"),
+        ("reference_keys", None, "reference_keys must give a tuple or set of str, got None"),
+        ("size", None, "size must give a number above 0, got None"),
+        ("describe", None, "describe must give text, got None"),
     ],
 )
 def test_results_of_the_wrong_kind_are_named(monkeypatch, method, value, said):
@@ -125,6 +133,12 @@ def test_a_class_that_other_processes_cannot_import_is_named():
 
     with pytest.raises(AssertionError, match="Local cannot be sent .* top level of a module"):
         check_task_type(Local())
+
+
+def test_a_method_without_an_argument_is_named(monkeypatch):
+    monkeypatch.setattr(Countdown, "generate", lambda self, rng: self.simplest())
+    with pytest.raises(ValueError, match="Countdown: calling it raised .*unexpected keyword argument 'families'"):
+        check_form(Countdown())
 
 
 def test_more_than_one_seed_is_needed():

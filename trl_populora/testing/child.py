@@ -44,7 +44,7 @@ def ask(works: Sequence[str], task_type: TaskType, count: int, *, hash_seed: int
     except Exception as error:
         raise AssertionError(
             f"{type(task_type).__qualname__} cannot be sent to another process ({error}): define the class at the top "
-            "level of a module"
+            "level of a module, with plain values only"
         ) from error
     path, work = json.dumps([entry or os.getcwd() for entry in sys.path]), ", ".join(works)
     script = getattr(sys.modules["__main__"], "__file__", "") if type(task_type).__module__ == "__main__" else ""

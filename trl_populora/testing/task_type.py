@@ -7,11 +7,13 @@ import json
 import random
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from trl_populora.executor import Executor, Job
 from trl_populora.tasks.base import STYLES, Run, TaskType, features_of
+from trl_populora.tasks.buffer import is_seed
 from trl_populora.tasks.parsing import reserved_in
 from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task, content_id, is_spared
 from trl_populora.testing.child import ask, fingerprint, no_execution, references_of, undeclared
@@ -63,14 +65,8 @@ def check_form(task_type: TaskType) -> None:
     """
     try:
         check_declaration(task_type)
-        task = task_type.simplest()
-        assert isinstance(task, Task), f"simplest must give a Task, got {task!r:.200}"
-        for name in ("propose_completion", "solve_completion"):
-            text = getattr(task_type, name)(task)
-            assert isinstance(text, str) and text, f"{name} must give text, got {text!r:.200}"
+        task = check_stock(task_type)
         check_task(task_type, task)
-        drawn = task_type.generate(random.Random(0), families=None)
-        assert isinstance(drawn, Task), f"generate must give a Task, got {drawn!r:.200}"
         shown = references_of(task_type, task, [task])
         if len(shown) >= task_type.min_references:
             _check_messages("propose_prompt", task_type.propose_prompt(shown, random.Random(0)))
@@ -111,6 +107,14 @@ def check_declaration(task_type: TaskType) -> None:
     )
     for name, meaning in task_type.reasons.items():
         assert name and meaning and isinstance(meaning, str), f"reasons[{name!r}] must say what it means"
+    for name in ("families", "default_families", "easy_families", "reference_types"):
+        names = getattr(task_type, name)
+        fits = (
+            isinstance(names, Sequence) and not isinstance(names, str) and all(isinstance(one, str) for one in names)
+        )
+        assert fits, f"{name} must be a tuple of names, got {names!r}"
+    unknown = {*task_type.default_families, *task_type.easy_families} - {*task_type.families}
+    assert not unknown, f"default_families and easy_families name {sorted(unknown)}, which `families` does not have"
     try:
         dataclasses.replace(task_type, style="no such style")
     except ValueError:
@@ -119,14 +123,26 @@ def check_declaration(task_type: TaskType) -> None:
         raise AssertionError("style='no such style' must raise ValueError: __post_init__ must call that of TaskType")
 
 
+def check_stock(task_type: TaskType) -> Task:
+    """`generate` and `simplest` give seed tasks, the same each time; returns the simplest."""
+    task = None
+    for name, same, draw in (
+        ("generate", "with equal states of rng", lambda: task_type.generate(random.Random(5), families=None)),
+        ("simplest", "each time", task_type.simplest),
+    ):
+        task = draw()
+        assert isinstance(task, Task), f"{name} must give a Task, got {task!r:.200}"
+        assert is_seed(task), f"{name}: author must be 'seed' or 'seed:<family>', got {task.author!r}"
+        assert task == draw(), f"{name} {same} must be equal"
+    return task
+
+
 def check_seeds(task_type: TaskType, count: int) -> list[Task]:
-    """`seeds`, `generate` and `simplest`; returns the seeds."""
+    """`generate`, `simplest` and `seeds`; returns the seeds."""
+    check_stock(task_type)
     tasks = task_type.seeds(count)
     assert len({task.id for task in tasks}) == count, f"seeds({count}) must give {count} different tasks"
     assert tasks == task_type.seeds(count), "seeds with equal seeds must be equal"
-    first, second = (task_type.generate(random.Random(5)) for _ in range(2))
-    assert first == second, "generate with equal states of rng must be equal"
-    assert task_type.simplest() == task_type.simplest(), "simplest must always be the same task"
     for family in task_type.families:
         try:
             task = task_type.generate(random.Random(5), families=[family])
@@ -157,6 +173,9 @@ def check_task(task_type: TaskType, task: Task) -> None:
     assert isinstance(task, Task) and task.type == task_type.id, f"a {task_type.id} task must say so, got {task!r}"
     assert type(task.payload) is task_type.payload, f"payload is a {type(task.payload).__name__}: {task!r}"
     assert task.id == content_id(task_type.id, task.payload), f"Task.create makes the id; that of {task!r} is off"
+    for name in ("propose_completion", "solve_completion", "describe"):
+        text = getattr(task_type, name)(task)
+        assert isinstance(text, str) and text, f"{name} must give text, got {text!r:.200}"
     record = json.loads(json.dumps(task.to_json()))
     assert task_type.read_task(record) == task, f"the round trip through JSON changes {task!r}"
     try:
@@ -168,12 +187,14 @@ def check_task(task_type: TaskType, task: Task) -> None:
     for text in _texts(task.payload.to_json()):
         marker = reserved_in(text)
         assert marker is None, f"{marker!r} in {task!r} would end a block or a turn of the prompt that shows it"
-    assert isinstance(task_type.key(task.payload), str), "key must be a str"
-    asked, shown = (set(keys(task.payload)) for keys in (task_type.question_keys, task_type.shown_keys))
-    assert all(isinstance(key, str) for key in (*asked, *shown, *task_type.reference_keys(task))), "keys must be str"
-    assert asked & shown, f"question_keys and shown_keys of {task!r} share none: a run could learn from its own exam"
+    assert isinstance(key := task_type.key(task.payload), str), f"key must give a str, got {key!r}"
+    asked, shown = task_type.question_keys(task.payload), task_type.shown_keys(task.payload)
+    _check_keys(question_keys=asked, shown_keys=shown, reference_keys=task_type.reference_keys(task))
+    shared = not set(asked).isdisjoint(shown)
+    assert shared, f"question_keys and shown_keys of {task!r} share none: a run could learn from its own exam"
     _check_messages("solve_prompt", task_type.solve_prompt(task))
-    assert task_type.size(task) > 0, "size must be above 0"
+    size = task_type.size(task)
+    assert isinstance(size, Real) and size > 0, f"size must give a number above 0, got {size!r}"
     parts = task_type.parts(task)
     of_text = isinstance(parts, frozenset) and all(isinstance(part, str) for part in parts)
     assert of_text and parts == task_type.parts(task), f"parts must be a frozenset of str, each time, got {parts!r}"
@@ -274,7 +295,7 @@ def _one_for_each(method: str, results: Sequence, items: Sequence) -> None:
 def _raised_by(error: Exception) -> str:
     """Name of the task type's method that raised an error: of several, the one that was called last."""
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-    return next((name for name in reversed(names) if name[0] != "_" and hasattr(TaskType, name)), type(error).__name__)
+    return next((name for name in reversed(names) if name[0] != "_" and hasattr(TaskType, name)), "calling it")
 
 
 def _is_frozen(cls: type) -> bool:
@@ -294,6 +315,12 @@ def _answers(task_type: TaskType, tasks: Sequence[Task]) -> list[Answer]:
     """The right answers to seed tasks; that none is refused was checked before."""
     read = [task_type.parse_answer(task, task_type.solve_completion(task)) for task in tasks]
     return [answer for answer in read if isinstance(answer, Answer)]
+
+
+def _check_keys(**found: Any) -> None:
+    for name, keys in found.items():
+        fits = isinstance(keys, Collection) and not isinstance(keys, str) and all(isinstance(key, str) for key in keys)
+        assert fits, f"{name} must give a tuple or set of str, got {keys!r:.200}"
 
 
 def _check_messages(name: str, messages: Any) -> None:
