@@ -231,6 +231,23 @@ def test_a_token_that_the_base_does_not_have_is_named(make_trainer):
         make_trainer(sampler=Wrong).train()
 
 
+def test_what_are_no_tokens_is_named(make_trainer):
+    sampler = make_trainer().source.sampler
+    for ids in ([[5, 6]], [5.0], [-1], "5", None):
+        with pytest.raises(ValueError, match=r"TransformersSampler gave .* as the tokens of a row; give a list"):
+            sampler.completion([1], ids)
+
+
+def test_rows_that_are_moved_in_place_are_named(make_trainer):
+    class Sorts(TransformersSampler):
+        def draw(self, prompt_ids, members, row_seeds):
+            prompt_ids.reverse()
+            return super().draw(prompt_ids, members, row_seeds)
+
+    with pytest.raises(ValueError, match=r"Sorts.draw returned for row \d+ a completion of another prompt"):
+        make_trainer(sampler=Sorts).train()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "said"),

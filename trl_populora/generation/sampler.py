@@ -148,7 +148,8 @@ class Sampler(ABC):
         """
         before = self.progress.done
         self.progress.expect(len(prompt_ids), "rows")
-        drawn = self.draw(prompt_ids, members, row_seeds)
+        copies = [list(ids) for ids in prompt_ids], list(members), list(row_seeds)  # `draw` may change its own
+        drawn = self.draw(*copies)
         self.progress.reach(before + len(prompt_ids))
         completions = isinstance(drawn, list) and all(type(one) is Completion for one in drawn)
         if not completions or len(drawn) != len(prompt_ids):
@@ -244,7 +245,8 @@ class Sampler(ABC):
             logprobs (`Sequence[float]`, *optional*): Log-probability of each token under the sampling policy.
 
         Raises:
-            ValueError: If the sampler reports log-probabilities and there is not one per token, or one is none.
+            ValueError: If `ids` are no tokens, or the sampler reports log-probabilities and there is not one per
+                token, or one is none.
         """
         count = 0 if logprobs is None else len(logprobs)
         if self.reports_logprobs and count != len(ids):
@@ -255,7 +257,14 @@ class Sampler(ABC):
         if logprobs is not None and not all(-math.inf < one < 0.01 for one in logprobs):  # 0 but for rounding
             wrong = next(one for one in logprobs if not -math.inf < one < 0.01)
             raise ValueError(f"{type(self).__name__} gave {wrong} as a log-probability; it is a number up to 0.")
-        text: Any = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        try:
+            text: Any = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        except (TypeError, OverflowError):
+            text = None
+        if not isinstance(text, str):  # it is a list for a batch
+            raise ValueError(
+                f"{type(self).__name__} gave {ids!r:.200} as the tokens of a row; give a list of their ids."
+            )
         return Completion(text, list(prompt_ids), ids, logprobs)
 
     @contextmanager
