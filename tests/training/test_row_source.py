@@ -230,6 +230,16 @@ def test_wrong_rows_are_named_at_once(make, spoil):
             "rows 0 and 1 are of one group.*student_0, student_1",
         ),
         (lambda rows, members: (rows[1:] + rows[:1], members), "rows 0 and 1 are of one group of num_generations=2"),
+        (lambda rows, members: ([{**row, "prompt": ""} for row in rows], members), "a prompt is text .*got '' and"),
+        (lambda rows, members: ([{**row, "prompt": 5} for row in rows], members), "a prompt is text .*got 5 and"),
+        (
+            lambda rows, members: ([{**rows[0], "prompt": [{"role": "user", "content": "x"}]}, *rows[1:]], members),
+            "of one kind in all rows; got '.*' and, in the first row, .{'role'",
+        ),
+        (
+            lambda rows, members: ([{**rows[0], "more": 1}, *rows[1:]], members),
+            "the same columns, got .'prompt', 'wanted', 'player', 'more'. and .'prompt', 'wanted', 'player'.",
+        ),
     ],
 )
 def test_a_group_has_one_prompt_and_one_member(make, spoil, said):
@@ -259,6 +269,7 @@ def test_a_group_has_one_prompt_and_one_member(make, spoil, said):
         ("advantages", lambda found: np.full(12, np.nan), "a finite number for each row"),
         ("spare", lambda found: [True] * 12, r"a tensor of shape \(12, 1\), with NaN"),
         ("spare", lambda found: found[:, 0], r"a tensor of shape \(12, 1\), with NaN .* of shape \(12,\)"),
+        ("spare", lambda found: found > 0, r"a tensor of shape \(12, 1\), with NaN .*True"),
         ("rollout", lambda found: None, "a dict of lists with one entry for each of 12 prompts"),
         ("rollout", lambda found: found | {"prompt_ids": found["prompt_ids"][1:]}, "with one entry for each of 12"),
         ("rollout", lambda found: found | {"logprobs": [0.0]}, "with one entry for each of 12"),
@@ -272,6 +283,13 @@ def test_what_a_source_returns_is_checked(make, name, spoil, said):
 
     with pytest.raises(ValueError, match=rf"(?s)Wrong\.{name} .*{said}"):
         make(type("Wrong", (Sums,), {name: returns})()).train()
+
+
+@pytest.mark.parametrize("made", [None, [right_digits, right_digits], (right_digits, right_digits), ([], None)])
+def test_what_are_no_reward_functions_is_named(make, made):
+    source = type("Wrong", (Sums,), {"make_reward_functions": lambda self, args, functions, classes: made})
+    with pytest.raises(ValueError, match="Wrong.make_reward_functions must return a list of reward functions and"):
+        make(source())
 
 
 def test_a_source_may_log_without_ratings(make):

@@ -227,10 +227,14 @@ def make_rewards_and_datasets(
     own: list[PreTrainedTokenizerBase | None] | None = None
     if classes is not None:
         own = [*classes] if isinstance(classes, list) else [classes]
-    return (
-        *source.make_reward_functions(args, functions, own),
-        *source.make_datasets(args, train_dataset, eval_dataset),
-    )
+    made: Any = source.make_reward_functions(args, functions, own)
+    pair = isinstance(made, tuple) and len(made) == 2
+    if not (pair and made[0] and (made[1] is None or isinstance(made[1], list))):
+        raise ValueError(
+            f"{type(source).__name__}.make_reward_functions must return a list of reward functions and their "
+            f"processing classes (a list, or None): return [my_function, *functions], classes. Got {made!r:.100}."
+        )
+    return *made, *source.make_datasets(args, train_dataset, eval_dataset)
 
 
 @contextmanager

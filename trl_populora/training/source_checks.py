@@ -23,8 +23,8 @@ def checked_rows(
     """The rows and adapters that `RowSource.begin` has returned.
 
     Raises:
-        ValueError: If they are not `wanted` rows and the adapter of each, or, in training, a group has several prompts
-            or adapters.
+        ValueError: If they are not `wanted` rows and the adapter of each, a prompt is none, columns differ, or, in
+            training, a group has several prompts or adapters.
     """
     name = f"{type(source).__name__}.begin"
     if not (isinstance(begun, tuple) and len(begun) == 2 and all(isinstance(one, list) for one in begun)):
@@ -37,6 +37,15 @@ def checked_rows(
             f"{list(source.population)}, got {len(rows)} rows such as {repr(rows[:1])[:100]} and {len(members)} names "
             f"{sorted(set(members))}."
         )
+    for row in rows:
+        prompt, first = row["prompt"], rows[0]["prompt"]
+        if not (isinstance(prompt, (str, list)) and prompt and isinstance(prompt, type(first))):
+            raise ValueError(
+                f"{name}: a prompt is text or a list of messages, not empty, and of one kind in all rows; got "
+                f"{prompt!r:.100} and, in the first row, {first!r:.100}."
+            )
+        if row.keys() != rows[0].keys():
+            raise ValueError(f"{name}: all rows need the same columns, got {list(rows[0])} and {list(row)}.")
     if training and type(source).advantages is RowSource.advantages:  # those of TRL compare the rows of a group
         size, start = source.args.num_generations, source.ranks.index * wanted
         for i in range(1, wanted):
@@ -55,10 +64,10 @@ def checked_rewards(source: RowSource, rewards: torch.Tensor) -> torch.Tensor:
     """What `RowSource.spare` makes of rewards.
 
     Raises:
-        ValueError: If that is no tensor of their shape.
+        ValueError: If that is no tensor of floats of their shape.
     """
     found: Any = source.spare(rewards)
-    if not isinstance(found, torch.Tensor) or found.shape != rewards.shape:
+    if not (isinstance(found, torch.Tensor) and found.shape == rewards.shape and found.is_floating_point()):
         raise ValueError(
             f"{type(source).__name__}.spare must return the rewards, a tensor of shape {tuple(rewards.shape)}, with "
             f"NaN for rows that must not count, got {_told(found)}."
