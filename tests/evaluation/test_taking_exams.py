@@ -243,6 +243,17 @@ def test_what_is_no_grade_is_told():
     assert Bools(list).grade(["a", "b"], ["", ""])[1].detail == "the grader gave True, which is no Grade"
 
 
+def test_a_grader_may_change_its_lists_and_must_give_text():
+    class Takes(Grader):
+        def judge(self, completions, references, run):
+            return [Grade("wrong", 7 if one == "bad" else one) for one in [completions.pop(0) for _ in references]]
+
+    given = ["a", "bad", "c"]
+    grades = Takes(list).grade(given, ["", "", ""])
+    assert given == ["a", "bad", "c"] and [grade.answer for grade in grades] == ["a", "", "c"]
+    assert grades[1].detail == "the grader raised TypeError: answer must be text, got 7"
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

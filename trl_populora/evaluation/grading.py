@@ -61,8 +61,11 @@ class Grade:
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
             raise ValueError(f"verdict={self.verdict!r} must be one of {list(VERDICTS)}.")
-        object.__setattr__(self, "answer", self.answer[:SHOWN])
-        object.__setattr__(self, "detail", self.detail[:SHOWN])
+        for name in ("answer", "detail"):
+            text: Any = getattr(self, name)
+            if not isinstance(text, str):
+                raise TypeError(f"{name} must be text, got {text!r:.100}")
+            object.__setattr__(self, name, text[:SHOWN])
 
     @property
     def broke_the_grader(self) -> bool:
@@ -126,7 +129,7 @@ class Grader(evaluate.Metric):
         count = len(completions)
         try:
             with _time_limit(PATIENCE + count * PATIENCE_PER_ANSWER) as not_counted:
-                grades = list(self.judge(completions, references, not_counted(run)))
+                grades = list(self.judge([*completions], [*references], not_counted(run)))
             other = next((one for one in grades if not isinstance(one, Grade)), None)
             if len(grades) == count and other is None:
                 return grades
