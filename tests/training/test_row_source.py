@@ -303,6 +303,24 @@ def test_a_source_may_log_without_ratings(make):
     assert read_history(trainer.args.output_dir)[0].members[0].mu is None
 
 
+@pytest.mark.parametrize("value", [np.float32(1.5), torch.tensor(1.5), "a"])
+def test_numbers_of_any_library_are_logged(make, value):
+    class Logs(Sums):
+        def finish(self, rows, metrics):
+            super().finish(rows, metrics)
+            metrics["mine"].append(value)
+
+    trainer = make(Logs(), max_steps=1, logging_steps=1, save_strategy="steps", save_steps=1)
+    if value == "a":
+        with pytest.raises(
+            ValueError, match="Logs.finish must append numbers to the lists of metrics, got mine: .'a'"
+        ):
+            trainer.train()
+        return
+    trainer.train()
+    assert trainer.state.log_history[0]["mine"] == 1.5
+
+
 def test_ratings_are_of_a_run_and_not_of_a_class(make):
     with pytest.raises(ValueError, match=r"Shared.ratings is an attribute of the class. Set self.ratings in `setup`"):
         make(type("Shared", (Sums,), {"ratings": SimpleNamespace()})())

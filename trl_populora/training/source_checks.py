@@ -121,6 +121,23 @@ def checked_rollout(source: RowSource, prompts: list, trainer: PopulationSelfPla
     return dict(found)
 
 
+def finish(source: RowSource, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
+    """Calls `RowSource.finish`. Numbers of NumPy and torch that it logs become floats, which checkpoints can hold.
+
+    Raises:
+        ValueError: If something else is logged.
+    """
+    source.finish(rows, metrics)
+    for name, values in metrics.items():
+        try:
+            values[:] = [one if isinstance(one, (int, float)) else float(one) for one in values]
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{type(source).__name__}.finish must append numbers to the lists of metrics, got {name}: "
+                f"{values!r:.100}."
+            ) from None
+
+
 def checked_summary(source: RowSource, norms: Mapping[str, float]) -> RoundSummary:
     """What `RowSource.summary` returns.
 
