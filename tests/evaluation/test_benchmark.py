@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from dataclasses import replace
 
 import datasets
 import pytest
@@ -100,3 +101,16 @@ def test_lines_may_begin_with_a_mark_and_end_as_they_like(tmp_path):
     (tmp_path / "letters.jsonl").write_text("\n")
     with pytest.raises(ValueError, match="holds no records"):
         letters.LETTERS.exam(str(tmp_path), limit=2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"id": ""}, "id='' must be text, the name of the benchmark"),
+        ({"id": None}, "id=None must be text"),
+        ({"max_completion_length": 0}, "letters: max_completion_length=0 must be at least 1"),
+    ],
+)
+def test_a_benchmark_has_a_name_and_room_for_answers(wrong, told):
+    with pytest.raises(ValueError, match=told):
+        replace(letters.LETTERS, **wrong)

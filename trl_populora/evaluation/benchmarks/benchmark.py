@@ -75,6 +75,12 @@ class Benchmark:
     samples: int = 1
     temperature: float = 0.0
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not self.id:
+            raise ValueError(f"id={self.id!r} must be text, the name of the benchmark.")
+        if self.max_completion_length is not None and self.max_completion_length < 1:
+            raise ValueError(f"{self.id}: max_completion_length={self.max_completion_length} must be at least 1.")
+
     def records(self, data: str | None = None) -> tuple[list[Record], dict[str, str]]:
         """The records and their origin.
 
