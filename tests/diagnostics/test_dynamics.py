@@ -19,7 +19,9 @@ from trl_populora.diagnostics.dynamics import (
     collapse_alarms,
     connected_groups,
     dispersion,
+    distinct,
     rating_residual,
+    repetition_alarms,
     sandbox_alarms,
 )
 from trl_populora.diagnostics.matched import MatchedGames
@@ -81,6 +83,7 @@ def test_members_are_summed_up_from_their_own_rows():
     assert (teacher.fill_rate, teacher.solve_rate_filled) == (None, None)
     assert (teacher.rows, teacher.tokens, teacher.length, teacher.version) == (2, 30, 15.0, 2)
     assert teacher.refusals == {"no_program": 1}
+    assert (teacher.distinct, student.distinct) == (0.0, 0.5)  # "text" twice; "2" and "3", and "" twice
     assert student.reward == pytest.approx(-0.5 / 3)  # the row that nobody is to blame for has no part in it
     assert (student.validity, student.solve_rate) == (None, 0.5)  # of its two games
     assert (student.fill_rate, student.solve_rate_filled) == (0.5, 0.0)  # of two fill-ins, one judged
@@ -117,6 +120,7 @@ def test_a_shared_member_has_both_sides():
         "students/refused/infra_error": 1,
     }
     assert "teachers/rating/dispersion" not in metrics
+    assert metrics["students/distinct"] == metrics["distinct/agent_0"] == 0.5 and "teachers/distinct" not in metrics
 
 
 def test_teachers_whose_rewards_wait_are_summed_up_by_what_they_learn_from_now():
@@ -280,6 +284,30 @@ def test_alarms_ring_when_they_should_and_not_otherwise(facts, words):
 def alarms(facts):
     facts = dict(facts)
     return collapse_alarms(facts.pop("members"), facts.pop("games"), **facts)
+
+
+def test_distinct_is_zero_if_all_texts_of_each_prompt_are_equal_and_one_if_all_differ():
+    assert distinct([]) is None and distinct([(0, "a"), (1, "a")]) is None
+    assert distinct([(0, "a"), (1, "b"), (0, "a"), (1, "b"), (2, "c")]) == 0
+    assert distinct([(0, "a"), (0, "b"), (0, "c"), (1, "a"), (1, "b")]) == 1
+    assert distinct([(0, "a"), (0, "a"), (0, "b"), (1, "a"), (1, "b")]) == 0.75
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_students_that_repeat_a_wrong_answer_raise_an_alarm(shared):
+    def alarm(texts, solved, groups=4):
+        own = [Attempt("student_0", TASK, text, group, solved=solved) for group in range(groups) for text in texts]
+        if shared:
+            return repetition_alarms({"agent_0": own})
+        return repetition_alarms({"student_0": own, "student_1": own, "student_2": own[:8]})
+
+    names = "agent_0" if shared else "student_0, student_1"
+    assert alarm("aaaaaaaa", False) == (
+        f"{names} repeated one answer in nearly all attempts at a task, often a wrong one",
+    )
+    assert alarm("aaaaaaaa", True) == ()  # mastered
+    assert alarm("aaaaaaab", False) == () and alarm("aaaaaaaa", False, groups=3) == ()
+    assert repetition_alarms({"student_0": []}) == ()
 
 
 def test_groups_are_those_of_the_graph_of_games():

@@ -10,13 +10,20 @@ import pytest
 
 pytest.importorskip("plotly")
 
+from tests.code_tasks import code_task
 from tests.reporting.conftest import make_round
 from tests.reporting.made_run import MadeRun
 from tests.reporting.test_page_rendering import HOSTILE, embedded
 from tests.tiny import lora, tiny_population
 from trl_populora import cli
 from trl_populora.diagnostics import RoundSummary
-from trl_populora.diagnostics.dynamics import collapse_alarms, equality_alarms, reward_alarms, sandbox_alarms
+from trl_populora.diagnostics.dynamics import (
+    collapse_alarms,
+    equality_alarms,
+    repetition_alarms,
+    reward_alarms,
+    sandbox_alarms,
+)
 from trl_populora.diagnostics.matched import alarm_text
 from trl_populora.diagnostics.weights import measure_weights
 from trl_populora.reporting.advice import UNKNOWN, advice, alarm_spans
@@ -34,6 +41,7 @@ from trl_populora.reporting.run_page.weights import adapter_cosines
 from trl_populora.run_files.files import write_json, write_table
 from trl_populora.run_files.listing import find_runs
 from trl_populora.run_files.round_table import COLUMNS
+from trl_populora.self_play.records import Attempt
 from trl_populora.tasks import INFRASTRUCTURE
 from trl_populora.training.guard import Guard
 
@@ -403,10 +411,12 @@ def test_every_alarm_has_advice(made):
         alarms += guard.end_round()
     alarms.append("student_0: gradient norm nan; reset to the weights of its birth")  # of records before 2026-11-23
     alarms.append("nobody was replaced: no reward function has scored student_0 yet")
+    own = [Attempt("student_0", code_task("code_o", "x", inputs=("1",), outputs=("2",)), "3", group=0)] * 32
+    alarms += repetition_alarms({"student_0": own})
     alarms += reward_alarms([replace(silent, reward=None)])
     alarms += equality_alarms([[1.0, 1.0]])
     alarms += sandbox_alarms([SimpleNamespace(refusal=INFRASTRUCTURE)])
-    assert len(alarms) >= 14
+    assert len(alarms) >= 15
     assert not [alarm for alarm in alarms if advice(alarm) == UNKNOWN]
     assert advice("something else") == UNKNOWN
 

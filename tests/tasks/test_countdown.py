@@ -53,7 +53,7 @@ def solved(task, text):
 )
 def test_expressions_have_one_normal_form_and_an_exact_value(text, normal, value):
     expression = read_expression(text)
-    assert (expression.text, expression.value) == (normal, value)
+    assert (expression.text, expression.value, str(expression)) == (normal, value, normal)
     assert read_expression(expression.text) == expression
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 RESIDUAL_GAMES = 32
 """Games that a pair must have played to count in the residual of the rating model. Our choice."""
+REPEATED, REPEATED_ROWS, MASTERED = 0.1, 32, 0.9
+"""A student that repeats itself has at most this `distinct`, in at least so many attempts, and solves less than this
+share of them. Our choice."""
 
 
 def summarize_round(
@@ -83,6 +86,7 @@ def summarize_round(
         guest_tokens=sum(item.tokens for item in guests),
         alarms=(
             *sandbox_alarms((*record.proposals, *record.attempts)),
+            *repetition_alarms(_by_member(record.attempts, adapter_of)),
             *_alarms(rows, ratings, matched, coverage_history),
         ),
         solve_rate=matched.solve_rate(),
@@ -123,6 +127,7 @@ def _summarize_member(
         length=sum(item.tokens for item in items) / max(len(items), 1),
         rows=len(learned),
         tokens=tokens,
+        distinct=distinct((item.group, item.completion) for item in attempts or proposals),
         refusals=_reasons(items),
         grad_norm=grad_norm,
         solve_rates=_rates(matched.by_type(*scope)),
@@ -195,6 +200,21 @@ def rating_residual(ratings: Ratings, *, min_games: int = RESIDUAL_GAMES) -> flo
     return math.sqrt(float((played**2).mean())) if played.size else None
 
 
+def distinct(completions: Iterable[tuple[Hashable, Hashable]]) -> float | None:
+    """How different the completions to one prompt are: (different texts - 1) / (completions - 1), mean over prompts.
+
+    Args:
+        completions (`Iterable[tuple]`): Of each completion, what tells its prompt, and its text.
+
+    Returns:
+        `float` or `None`: From 0 (all are the same) to 1 (all are different); `None` if no prompt has two.
+    """
+    texts = defaultdict(list)
+    for prompt, text in completions:
+        texts[prompt].append(text)
+    return mean((len({*own}) - 1) / (len(own) - 1) for own in texts.values() if len(own) > 1)
+
+
 def dispersion(values: Iterable[float | None]) -> float | None:
     """Standard deviation (with divisor N) of the values that exist; `None` for fewer than two."""
     known = [value for value in values if value is not None]
@@ -232,6 +252,8 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
         metrics |= _under(f"{group}/refused", summary.refusals.get(group, refused))
         if group == "students":  # a single agent's proposals are the teacher's
             del metrics["students/validity"]
+        elif any(member.role == "shared" for member in members):  # whose `distinct` is that of its attempts
+            del metrics["teachers/distinct"]
         if summary.teachers:
             metrics[f"{group}/rating/dispersion"] = dispersion(member.mu for member in members)
             metrics[f"{group}/solve_rate_dispersion"] = dispersion(member.solve_rate for member in members)
@@ -313,6 +335,23 @@ def sandbox_alarms(rows: Sequence[Proposal | Attempt]) -> tuple[str, ...]:
     if spared and (10 * spared >= len(rows) or not any(row.refusal is None for row in rows)):
         return (f"the executor failed on {spared} of {len(rows)} rows",)
     return ()
+
+
+def repetition_alarms(attempts: Mapping[str, Sequence[Attempt]]) -> tuple[str, ...]:
+    """Alarm if members repeat one answer in nearly all attempts at a task, and fail many of them.
+
+    Args:
+        attempts (`Mapping[str, Sequence[Attempt]]`): Member -> its attempts of a round.
+    """
+    names = []
+    for name, own in attempts.items():
+        solved = mean(float(one.solved) for one in own if not is_spared(one.refusal))
+        different = distinct((one.group, one.completion) for one in own)
+        repeats = different is not None and different <= REPEATED and len(own) >= REPEATED_ROWS
+        if repeats and solved is not None and solved < MASTERED:
+            names.append(name)
+    who = ", ".join(names)
+    return (f"{who} repeated one answer in nearly all attempts at a task, often a wrong one",) if names else ()
 
 
 def reward_alarms(members: Sequence[MemberSummary]) -> tuple[str, ...]:

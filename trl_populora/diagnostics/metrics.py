@@ -83,6 +83,7 @@ MEMBER = {
     "fill_rate": "fill_rate",
     "solve_rate_filled": "solve_rate_filled",
     "length": "length",
+    "distinct": "distinct",
     "mu": "rating/mu",
     "sigma": "rating/sigma",
     "grad_norm": "grad_norm",
@@ -97,7 +98,7 @@ MEMBER = {
 }
 """Field of a `MemberSummary` -> metric, logged as `<metric>/<member>`."""
 
-ROLE = ("reward", "validity", "length", "mu", "grad_norm", "delta_norm", "effective_rank")
+ROLE = ("reward", "validity", "length", "distinct", "mu", "grad_norm", "delta_norm", "effective_rank")
 """Fields whose mean over the members of a role is logged, as `<role>/<metric>`."""
 
 _WEIGHED = "every `weight_metrics_interval` rounds"
@@ -170,6 +171,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("solve_rate_filled/{solver}",
             "`solve_rate_filled` of one student.", "0 to 1", when=f"{SELF_PLAY}, in rounds with fill-ins"),
         Metric("length/{member}", "Mean length of the completions that it wrote, without extra attempts.", "tokens"),
+        Metric("distinct/{member}",
+            "How different its completions to one prompt are: (different texts - 1) / (completions - 1), mean over "
+            "prompts. 0: all are the same, so sampling shows nothing new. Without extra attempts; of a single agent, "
+            "of its attempts.",
+            "0 to 1", when="if a prompt has two completions of the member"),
         Metric("rating/mu/{member}",
             "Rating. In self-play it is TrueSkill. On a dataset it is the mean reward over the last "
             "`evolution_interval` rounds.",
@@ -225,6 +231,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Mean length of the role's completions, without extra attempts; on a dataset, mean of `length` over "
             "members.",
             "tokens"),
+        Metric("{role}/distinct", "Mean of `distinct` over members; not of a single agent as a teacher.", "0 to 1"),
         Metric("{role}/rating/mu",
             "Mean of `rating/mu` over members. In self-play it says little, because one side wins what the other side "
             "loses. For a single agent it is its rating as a student.", "as `rating/mu`", "last"),

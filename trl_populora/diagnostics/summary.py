@@ -28,6 +28,9 @@ class MemberSummary:
         rows (`int`): Rows that it learned from: its completions with a reward. With `solvable_rounds`, a teacher's
             rows are from an earlier round.
         tokens (`int`): Completion tokens of those rows.
+        distinct (`float` or `None`): How different its completions to one prompt are: (different texts - 1) /
+            (completions - 1), mean over prompts; `None` if no prompt has two. In self-play, without extra attempts; of
+            a shared member, its attempts.
         refusals (`dict[str, int]`): Reason -> number of its completions that were refused for this reason.
         grad_norm (`float` or `None`): Norm of its gradient before clipping, mean over the round's steps, where known.
         solve_rates (`dict[str, float]`): Task type -> matched solve rate of this round alone.
@@ -54,6 +57,7 @@ class MemberSummary:
     length: float
     rows: int
     tokens: int
+    distinct: float | None = None
     refusals: dict[str, int] = field(default_factory=dict)
     grad_norm: float | None = None
     solve_rates: dict[str, float] = field(default_factory=dict)

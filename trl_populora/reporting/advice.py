@@ -36,6 +36,12 @@ ADVICE: tuple[tuple[str, str], ...] = (
         "higher temperature or more evolution bring variety. In a long run, there may be nothing new to find.",
     ),
     (
+        "repeated one answer",
+        "Its entropy has collapsed: sampling shows nothing new, so it learns little. What it learned may be one form "
+        "of answer for all tasks: read its attempts under Tasks, and compare exams. Lower the learning rate, ask more "
+        "tasks in a round (prompts_per_teacher), or start again from an earlier checkpoint.",
+    ),
+    (
         "ratings are not comparable",
         "Some members never met, so their ratings have no common scale. Raise pairing_floor or prompts_per_teacher, "
         "and compare them by probes until then.",

@@ -40,6 +40,9 @@ class Expression(NamedTuple):
     depth: int = 0  # operations on the longest way from a number to the result
     precedence: int = 3  # that of its last operation, 3 for a number
 
+    def __str__(self) -> str:  # what results of exams show as the answer
+        return self.text
+
 
 @dataclass(frozen=True)
 class CountdownPuzzle(Payload):

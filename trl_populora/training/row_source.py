@@ -9,6 +9,7 @@ import math
 import time
 import zlib
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from torch.utils.data import Sampler as OrderSampler
 from transformers import PreTrainedTokenizerBase
 
 from ..diagnostics import MemberSummary, RoundSummary
-from ..diagnostics.dynamics import mean, reward_alarms
+from ..diagnostics.dynamics import distinct, mean, reward_alarms
 from ..population import Population
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
@@ -311,7 +312,9 @@ class RowSource(ABC):
         return [zlib.crc32(f"{self.args.seed}:{step}:{purpose}:{i}".encode()) - (1 << 31) for i in places]
 
     def _member_summaries(self, grad_norms: Mapping[str, float]) -> Iterator[MemberSummary]:
-        shares = self.scored.by_member()
+        shares, texts = self.scored.by_member(), defaultdict(list)
+        for name, *row in zip(self.scored.members, self.scored.prompts, self.scored.completions, strict=True):
+            texts[name].append(tuple(map(str, row)))
         for member in self.population.values():
             own = shares[member.id]
             scored = [row for row in zip(*own, strict=True) if math.isfinite(row[0])]
@@ -330,6 +333,7 @@ class RowSource(ABC):
                 length=sum(own.tokens) / max(len(own.tokens), 1),
                 rows=len(rewards),
                 tokens=sum(tokens),
+                distinct=distinct(texts[member.id]),
                 prompt_tokens=sum(prompt_tokens),
                 unlearned_rows=len(own.rewards) - len(rewards),
                 unlearned_tokens=sum(own.tokens) - sum(tokens),

@@ -1,0 +1,80 @@
+"""Whether students give one form of answer to all questions, in the finished runs of an experiment on countdown.
+
+    python benchmarks/answer_forms.py runs/experiments/smollm2_learning --exam puzzles \
+        --json benchmarks/results/smollm2_learning_forms.json
+
+from the root of a clone, after the experiment. For each run and student: the commonest forms of its answers to the
+exam, with their shares and how many of each are right (a *form* is an answer with N for its numbers, such as
+`N - N - N`), and `distinct` by blocks of ten rounds, from the tables of rounds (`diagnostics.dynamics.distinct`).
+"""
+
+import argparse
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pandas
+
+from trl_populora.diagnostics.dynamics import distinct
+from trl_populora.run_files.layout import EVALUATION_FOLDER, ROUNDS_FOLDER, answers_file
+
+
+BLOCK = 10
+SHOWN = 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Forms of the answers of an experiment's students.")
+    parser.add_argument("folder", type=Path, help="folder of an experiment")
+    parser.add_argument("--exam", required=True, help="name of the exam, as in the results")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers to a file")
+    options = parser.parse_args()
+    found = {}
+    for place in sorted(options.folder.glob("*/seed_*")):
+        answers = Path(answers_file(str(place / EVALUATION_FOLDER), options.exam))
+        if answers.is_file():
+            found[f"{place.parent.name}/{place.name}"] = {
+                "forms": forms_by_player(pandas.read_parquet(answers)),
+                "distinct": distinct_by_block(sorted((place / ROUNDS_FOLDER).glob("*.parquet"))),
+            }
+    if not found:
+        parser.error(f"no run in {options.folder} took the exam {options.exam!r}.")
+    text = json.dumps(found, indent=1)
+    print(text)
+    if options.json:
+        options.json.write_text(text + "\n", encoding="utf-8")
+
+
+def forms_by_player(answers: pandas.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """Player -> its commonest forms, among all its readable answers."""
+    found = {}
+    for player, own in answers[answers.verdict != "refused"].groupby("player"):
+        forms = [re.sub(r"\d+", "N", re.sub(r"```\w*", "", text).strip()) for text in own.completion]
+        right = Counter(form for form, verdict in zip(forms, own.verdict, strict=True) if verdict == "solved")
+        found[str(player)] = [
+            {"form": form, "share": round(count / len(forms), 3), "right": round(right[form] / count, 3)}
+            for form, count in Counter(forms).most_common(SHOWN)
+        ]
+    return found
+
+
+def distinct_by_block(tables: list[Path]) -> dict[str, list[float | None]]:
+    """Student -> `distinct` of its attempts, mean over the rounds of each block."""
+    rounds = [pandas.read_parquet(path, columns=["kind", "role", "member", "group", "completion"]) for path in tables]
+    found: dict[str, list[list[float]]] = {}
+    for number, table in enumerate(rounds):
+        own = table[(table.kind == "learned") & (table.role == "student")]
+        for member, rows in own.groupby("member"):
+            blocks = found.setdefault(str(member), [[] for _ in range(-(-len(rounds) // BLOCK))])
+            value = distinct(zip(rows.group, rows.completion, strict=True))
+            blocks[number // BLOCK] += [] if value is None else [value]
+    return {
+        member: [round(sum(block) / len(block), 3) if block else None for block in blocks]
+        for member, blocks in found.items()
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+import json
+import sys
+
+import pandas
+import pytest
+
+from benchmarks import answer_forms
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """One run of two rounds, whose student repeats itself from the second on."""
+    run = tmp_path / "mine" / "pair" / "seed_3"
+    (run / "evaluation").mkdir(parents=True)
+    (run / "rounds").mkdir()
+    rows = [("1 + 20 - 3", "solved"), ("4 + 5 - 6", "wrong"), ("7 * 8", "wrong"), ("?", "refused")]
+    told = [
+        {"player": "student_0", "verdict": verdict, "completion": f"```expression\n{text}\n```"}
+        for text, verdict in rows
+    ]
+    pandas.DataFrame(told).to_parquet(run / "evaluation" / "puzzles.parquet")
+    for number, texts in enumerate(("abcd", "aaaa")):
+        rows = [("learned", "student", "student_0", 0, text) for text in texts]
+        rows += [("extra", "student", "student_0", 0, "z"), ("learned", "teacher", "teacher_0", 0, "z")]
+        table = pandas.DataFrame(rows, columns=["kind", "role", "member", "group", "completion"])
+        table.to_parquet(run / "rounds" / f"round_{number:06d}.parquet")
+    return tmp_path / "mine"
+
+
+def test_forms_and_distinct_completions_of_a_run(experiment, tmp_path, monkeypatch):
+    out = tmp_path / "out.json"
+    monkeypatch.setattr(sys, "argv", ["answer_forms.py", str(experiment), "--exam", "puzzles", "--json", str(out)])
+    answer_forms.main()
+    (run,) = json.loads(out.read_text()).items()
+    assert run[0] == "pair/seed_3" and run[1]["distinct"] == {"student_0": [0.5]}  # mean of 1 and 0
+    assert run[1]["forms"]["student_0"] == [
+        {"form": "N + N - N", "share": 0.667, "right": 0.5},
+        {"form": "N * N", "share": 0.333, "right": 0.0},
+    ]
+
+
+def test_an_exam_that_nobody_took_is_told(experiment, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["answer_forms.py", str(experiment), "--exam", "gsm8k"])
+    with pytest.raises(SystemExit):
+        answer_forms.main()
+    assert "took the exam 'gsm8k'" in capsys.readouterr().err
