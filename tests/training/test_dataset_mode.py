@@ -198,6 +198,17 @@ def test_rewards_that_teach_nobody_raise_an_alarm(make):
     assert [alarm in summary.alarms for summary in rounds] == [True, False]
 
 
+@pytest.mark.parametrize("temperature, repeats", [(1.0, False), (1e-4, True)])
+def test_how_different_completions_to_one_prompt_are(make, temperature, repeats):
+    rounds = []
+    trainer = make(max_steps=1, temperature=temperature)
+    trainer.on_round = rounds.append
+    trainer.train()
+    found = [member.distinct for member in rounds[0].members]
+    assert all(value == 0 if repeats else value > 0 for value in found)
+    assert trainer.state.log_history[0]["students/distinct"] == pytest.approx(sum(found) / len(found))
+
+
 @pytest.mark.slow
 def test_a_member_without_a_reward_stays_as_it_is(make):
     """Adam's moments of earlier rounds do not move it, and it is not said to have learned."""
