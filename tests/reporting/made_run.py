@@ -329,6 +329,7 @@ class MadeRun:
             solve_rate=_share(row["solved"] for row in rows if row["opponent"]) if self.teachers else None,
             mu=25 + 2 * wave + 3 * self.skill[name] * (-1 if teaches else 1),
             sigma=0.8 + 4 / (1 + number / 4),
+            distinct=0.5 + 0.4 * wave / 2,
             length=sum(row["tokens"] for row in rows) / max(len(rows), 1),
             rows=len(own),
             tokens=learned,

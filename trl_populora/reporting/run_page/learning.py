@@ -75,6 +75,11 @@ def _members(run: PlayedRun) -> Iterator[Plot]:
             "Share of its proposals that became tasks.",
         ),
         "solve-rate": ("Solve rate, per member: {}", lambda one: one.solve_rate, ""),
+        "distinct": (
+            "Distinct completions of the {}",
+            lambda one: one.distinct,
+            "How different the completions to one prompt are: 0 if all are the same, 1 if all differ.",
+        ),
         "length": ("Response length of the {}", lambda one: one.length, "Mean tokens of a completion."),
     }
     how, roles = SMOOTHED if is_long(run.history) else "", panels(run.history)
@@ -91,7 +96,7 @@ def _members(run: PlayedRun) -> Iterator[Plot]:
                 )
             yield Plot(
                 f"{name}-{role}",
-                curves(run, lines, looks=colours(run), share=name in ("validity", "solve-rate")),
+                curves(run, lines, looks=colours(run), share=name in ("validity", "solve-rate", "distinct")),
                 title.format(roles[role]),
                 f"{words}{how}{MARKED if run.births and name == 'reward' else ''}",
                 height=HEIGHT,
