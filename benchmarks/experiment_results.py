@@ -271,7 +271,8 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    labels, groups = _drawn(record), record["groups"]
+    labels = {name: label for name, label in _drawn(record).items() if any(record["curves"][name].values())}
+    groups = record["groups"]
     rows = max((len(own) for own in groups.values()), default=0)
     figure, (exam, *axes) = plt.subplots(
         1,
@@ -279,7 +280,8 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
         figsize=(4.4 * (1 + len(labels)), max(3.4, 0.9 + 0.28 * rows)),
         layout="constrained",
     )
-    lines = {arm: (own, "students", {}) for arm, own in groups.items()}
+    colours = {arm: f"C{place}" for place, arm in enumerate(record["arms"])}  # the same in all panels
+    lines = {arm: (own, "students", {"color": colours[arm]}) for arm, own in groups.items()}
     if groups:  # the base answers the same in all runs
         lines[BASE] = (next(iter(groups.values())), BASE, {"color": "gray", "linestyle": "--"})
     for label, (own, key, style) in lines.items():
@@ -293,14 +295,14 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
             if not points:  # fewer rounds than a block
                 continue
             rounds, means, lows, highs = zip(*points, strict=True)
-            (line,) = axis.plot(rounds, means, label=arm)
+            axis.plot(rounds, means, label=arm, color=colours[arm])
             seeds = sum(job["state"] == "done" for own, job in record["jobs"].items() if own.split("/")[0] == arm)
             if seeds > 2:
                 ends = [  # equal seeds have no interval
                     [mean if end is None else end for mean, end in zip(means, side, strict=True)]
                     for side in (lows, highs)
                 ]
-                axis.fill_between(rounds, *ends, color=line.get_color(), alpha=0.15, linewidth=0)
+                axis.fill_between(rounds, *ends, color=colours[arm], alpha=0.15, linewidth=0)
         axis.set(xlabel="round", ylabel=label)
         axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=110)
