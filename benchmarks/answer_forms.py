@@ -5,7 +5,8 @@
 
 from the root of a clone, after the experiment. For each run and student: the commonest forms of its answers to the
 exam, with their shares and how many of each are right (a *form* is an answer with N for its numbers, such as
-`N - N - N`), and `distinct` by blocks of ten rounds, from the tables of rounds (`diagnostics.dynamics.distinct`).
+`N - N - N`), `distinct` by blocks of ten rounds, from the tables of rounds (`diagnostics.dynamics.distinct`), and the
+rounds, from 1, with the alarm "repeated one answer", also where a run is older than the alarm.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from typing import Any
 
 import pandas
 
-from trl_populora.diagnostics.dynamics import distinct
+from trl_populora.diagnostics.dynamics import MASTERED, REPEATED, REPEATED_ROWS, distinct
 from trl_populora.run_files.layout import EVALUATION_FOLDER, ROUNDS_FOLDER, answers_file
 
 
@@ -37,7 +38,7 @@ def main() -> None:
         if answers.is_file():
             found[f"{place.parent.name}/{place.name}"] = {
                 "forms": forms_by_player(pandas.read_parquet(answers)),
-                "distinct": distinct_by_block(sorted((place / ROUNDS_FOLDER).glob("*.parquet"))),
+                **repetitions(sorted((place / ROUNDS_FOLDER).glob("*.parquet"))),
             }
     if not found:
         parser.error(f"no run in {options.folder} took the exam {options.exam!r}.")
@@ -60,20 +61,25 @@ def forms_by_player(answers: pandas.DataFrame) -> dict[str, list[dict[str, Any]]
     return found
 
 
-def distinct_by_block(tables: list[Path]) -> dict[str, list[float | None]]:
-    """Student -> `distinct` of its attempts, mean over the rounds of each block."""
-    rounds = [pandas.read_parquet(path, columns=["kind", "role", "member", "group", "completion"]) for path in tables]
+def repetitions(tables: list[Path]) -> dict[str, dict[str, list]]:
+    """`distinct` of each student's attempts, mean over the rounds of each block; and rounds with the alarm."""
+    columns = ["kind", "role", "member", "group", "completion", "solved"]
+    rounds = [pandas.read_parquet(path, columns=columns) for path in tables]
     found: dict[str, list[list[float]]] = {}
+    alarms: dict[str, list[int]] = {}
     for number, table in enumerate(rounds):
         own = table[(table.kind == "learned") & (table.role == "student")]
         for member, rows in own.groupby("member"):
             blocks = found.setdefault(str(member), [[] for _ in range(-(-len(rounds) // BLOCK))])
             value = distinct(zip(rows.group, rows.completion, strict=True))
             blocks[number // BLOCK] += [] if value is None else [value]
-    return {
+            few = value is not None and value <= REPEATED and len(rows) >= REPEATED_ROWS
+            alarms.setdefault(str(member), []).extend([number + 1] * bool(few and rows.solved.mean() < MASTERED))
+    means = {
         member: [round(sum(block) / len(block), 3) if block else None for block in blocks]
         for member, blocks in found.items()
     }
+    return {"distinct": means, "alarms": alarms}
 
 
 if __name__ == "__main__":

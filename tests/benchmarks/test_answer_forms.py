@@ -20,9 +20,9 @@ def experiment(tmp_path):
     ]
     pandas.DataFrame(told).to_parquet(run / "evaluation" / "puzzles.parquet")
     for number, texts in enumerate(("abcd", "aaaa")):
-        rows = [("learned", "student", "student_0", 0, text) for text in texts]
-        rows += [("extra", "student", "student_0", 0, "z"), ("learned", "teacher", "teacher_0", 0, "z")]
-        table = pandas.DataFrame(rows, columns=["kind", "role", "member", "group", "completion"])
+        rows = [("learned", "student", "student_0", i % 8, text, False) for text in texts for i in range(8)]
+        rows += [("extra", "student", "student_0", 0, "z", False), ("learned", "teacher", "teacher_0", 0, "z", None)]
+        table = pandas.DataFrame(rows, columns=["kind", "role", "member", "group", "completion", "solved"])
         table.to_parquet(run / "rounds" / f"round_{number:06d}.parquet")
     return tmp_path / "mine"
 
@@ -33,6 +33,7 @@ def test_forms_and_distinct_completions_of_a_run(experiment, tmp_path, monkeypat
     answer_forms.main()
     (run,) = json.loads(out.read_text()).items()
     assert run[0] == "pair/seed_3" and run[1]["distinct"] == {"student_0": [0.5]}  # mean of 1 and 0
+    assert run[1]["alarms"] == {"student_0": [2]}
     assert run[1]["forms"]["student_0"] == [
         {"form": "N + N - N", "share": 0.667, "right": 0.5},
         {"form": "N * N", "share": 0.333, "right": 0.0},
