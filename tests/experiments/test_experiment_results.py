@@ -139,10 +139,11 @@ def test_a_figure_is_drawn_of_any_record(record, tmp_path, monkeypatch):
     record["curves"]["solve_rate"]["two"] = [[10, 0.5, None, None], [20, 0.6, 0.5, 0.7]]  # equal seeds at first
     record["jobs"] |= {f"two/{seed}": {"state": "done"} for seed in range(3)}
     SCRIPT["draw"](record, tmp_path / "figure.png")
-    exam, solve_rate, size = drawn[0].axes
+    exam, solve_rate = drawn[0].axes  # no arm has sizes of programs
     assert [list(line.get_xdata()) for line in exam.lines] == [[0.6], [pytest.approx(0.3)]]
     assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["one", "base"]
-    assert [list(line.get_ydata()) for line in solve_rate.lines] == [[0.5, 0.6]] and not size.lines
+    assert [list(line.get_ydata()) for line in solve_rate.lines] == [[0.5, 0.6]]
+    assert exam.lines[0].get_color() == "C0" and solve_rate.lines[0].get_color() == "C1"  # an arm keeps its colour
     assert solve_rate.collections[0].get_paths()[0].get_extents().bounds == pytest.approx((10, 0.5, 10, 0.2))
     assert (tmp_path / "figure.png").stat().st_size > 1000
 
