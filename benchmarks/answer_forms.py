@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas
 
-from trl_populora.diagnostics.dynamics import MASTERED, REPEATED, REPEATED_ROWS, distinct
+from trl_populora.diagnostics.dynamics import distinct, repeats_itself
 from trl_populora.run_files.layout import EVALUATION_FOLDER, ROUNDS_FOLDER, answers_file
 
 
@@ -71,10 +71,12 @@ def repetitions(tables: list[Path]) -> dict[str, dict[str, list]]:
         own = table[(table.kind == "learned") & (table.role == "student")]
         for member, rows in own.groupby("member"):
             blocks = found.setdefault(str(member), [[] for _ in range(-(-len(rounds) // BLOCK))])
-            value = distinct(zip(rows.group, rows.completion, strict=True))
+            attempts = list(zip(rows.group, rows.completion, strict=True))
+            value = distinct(attempts)
             blocks[number // BLOCK] += [] if value is None else [value]
-            few = value is not None and value <= REPEATED and len(rows) >= REPEATED_ROWS
-            alarms.setdefault(str(member), []).extend([number + 1] * bool(few and rows.solved.mean() < MASTERED))
+            alarms.setdefault(str(member), []).extend(
+                [number + 1] * repeats_itself(attempts, float(rows.solved.mean()))
+            )
     means = {
         member: [round(sum(block) / len(block), 3) if block else None for block in blocks]
         for member, blocks in found.items()

@@ -1,10 +1,15 @@
 import json
 import sys
+from pathlib import Path
 
 import pandas
 import pytest
 
 from benchmarks import answer_forms
+from tests.archives import unpack
+
+
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 
 
 @pytest.fixture
@@ -38,6 +43,17 @@ def test_forms_and_distinct_completions_of_a_run(experiment, tmp_path, monkeypat
         {"form": "N + N - N", "share": 0.667, "right": 0.5},
         {"form": "N * N", "share": 0.333, "right": 0.0},
     ]
+
+
+def test_the_committed_forms_are_those_of_the_archive(tmp_path, monkeypatch):
+    unpack(RESULTS / "experiments" / "smollm2_learning.tar.xz", tmp_path)
+    out, folder = tmp_path / "out.json", str(tmp_path / "smollm2_learning")
+    monkeypatch.setattr(sys, "argv", ["answer_forms.py", folder, "--exam", "puzzles", "--json", str(out)])
+    answer_forms.main()
+    again, kept = (json.loads(path.read_text()) for path in (out, RESULTS / "smollm2_learning_forms.json"))
+    assert len(kept) == 6 and {run: one["forms"] for run, one in again.items()} == {
+        run: one["forms"] for run, one in kept.items()
+    }
 
 
 def test_an_exam_that_nobody_took_is_told(experiment, monkeypatch, capsys):

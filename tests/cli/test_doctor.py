@@ -189,6 +189,10 @@ def test_a_gpu_that_is_not_here_is_computed_for(tmp_path, tiny_model, capsys, mo
     monkeypatch.setattr("trl_populora.extras.is_installed", lambda module: False)
     assert cli.main([*command, "--gpu", "8", "--use_vllm", "true"]) == 1
     assert capsys.readouterr().out.count("use_vllm=true needs vllm, which is not installed: pip install") == 1
+    monkeypatch.setattr("trl_populora.training.trackers.PACKAGES", {"wandb": ("no_such_package",)})
+    assert cli.main([*command, "--gpu", "8", "--use_vllm", "true", "--report_to", "wandb"]) == 1
+    text = capsys.readouterr().out  # all that is missing, at once
+    assert "use_vllm=true needs vllm" in text and "wandb is not installed" in text
     for wrong in ["doctor", "--gpu", "8"], [*command, "--gpu", "0"]:
         assert cli.main(wrong) == 2
     assert "--gpu 0 needs a recipe and a positive number of GB" in capsys.readouterr().err

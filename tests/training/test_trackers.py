@@ -261,6 +261,13 @@ def test_a_tracker_that_is_missing_is_refused_before_the_model_is_loaded(config,
         "trl_populora.training.trackers.find_spec", lambda name: None if name in ("wandb", "trackio") else find(name)
     )
     check_trackers(["tensorboard"])
+    with monkeypatch.context() as patch:  # one of several packages is enough
+        patch.setattr(
+            "trl_populora.training.trackers.PACKAGES", {"wandb": ("no_such", "json"), "trackio": ("no_such",)}
+        )
+        check_trackers(["wandb"])
+        with pytest.raises(ValueError, match="trackio is not installed"):
+            check_trackers(["wandb", "trackio"])
     with pytest.raises(ValueError, match="flyte is not installed"):  # whose name in transformers is another
         check_trackers(["tensorboard", "flyte"])
     args = config(report_to=["tensorboard", "wandb", "trackio"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -337,6 +337,18 @@ def sandbox_alarms(rows: Sequence[Proposal | Attempt]) -> tuple[str, ...]:
     return ()
 
 
+def repeats_itself(attempts: Collection[tuple[Hashable, Hashable]], solved: float | None) -> bool:
+    """Whether a student wrote one answer in nearly all attempts at a task, and often failed.
+
+    Args:
+        attempts (`Collection[tuple]`): Of each attempt of a round, what tells its prompt, and its text.
+        solved (`float` or `None`): Share of them that solved their task; `None` if none was judged.
+    """
+    different = distinct(attempts)
+    one_answer = different is not None and different <= REPEATED and len(attempts) >= REPEATED_ROWS
+    return one_answer and solved is not None and solved < MASTERED
+
+
 def repetition_alarms(attempts: Mapping[str, Sequence[Attempt]]) -> tuple[str, ...]:
     """Alarm if members repeat one answer in nearly all attempts at a task, and fail many of them.
 
@@ -346,9 +358,7 @@ def repetition_alarms(attempts: Mapping[str, Sequence[Attempt]]) -> tuple[str, .
     names = []
     for name, own in attempts.items():
         solved = mean(float(one.solved) for one in own if not is_spared(one.refusal))
-        different = distinct((one.group, one.completion) for one in own)
-        repeats = different is not None and different <= REPEATED and len(own) >= REPEATED_ROWS
-        if repeats and solved is not None and solved < MASTERED:
+        if repeats_itself([(one.group, one.completion) for one in own], solved):
             names.append(name)
     who = ", ".join(names)
     return (f"{who} repeated one answer in nearly all attempts at a task, often a wrong one",) if names else ()

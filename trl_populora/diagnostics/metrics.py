@@ -231,7 +231,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Mean length of the role's completions, without extra attempts; on a dataset, mean of `length` over "
             "members.",
             "tokens"),
-        Metric("{role}/distinct", "Mean of `distinct` over members; not of a single agent as a teacher.", "0 to 1"),
+        Metric("{role}/distinct", "Mean of `distinct` over members; not of a single agent as a teacher.", "0 to 1",
+            when="if a member has one"),
         Metric("{role}/rating/mu",
             "Mean of `rating/mu` over members. In self-play it says little, because one side wins what the other side "
             "loses. For a single agent it is its rating as a student.", "as `rating/mu`", "last"),

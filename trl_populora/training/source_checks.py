@@ -121,7 +121,7 @@ def checked_rollout(source: RowSource, prompts: list, trainer: PopulationSelfPla
     return dict(found)
 
 
-def finish(source: RowSource, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
+def checked_finish(source: RowSource, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
     """Calls `RowSource.finish`. Numbers of NumPy and torch that it logs become floats, which checkpoints can hold.
 
     Raises:

@@ -67,7 +67,7 @@ from .samplers import check_sampler, make_sampler
 from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
-from .source_checks import checked_advantages, checked_rewards, checked_rollout, checked_rows, finish
+from .source_checks import checked_advantages, checked_finish, checked_rewards, checked_rollout, checked_rows
 from .stopping import StopCallback
 from .supported import FIXED, TOKEN_LOSSES, check_fixed, has_own_loss, without_effect
 from .token_means import weigh, weighed
@@ -402,7 +402,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if "importance_sampling_ratio" in output:
             for name, share in cut_shares(output, self.args, self.accelerator.reduce, len(names)).items():
                 metrics[f"sampling/cut/{names[name]}"].append(share)
-        finish(self.source, rows, metrics)
+        checked_finish(self.source, rows, metrics)
         self.population.routing.clear()
         return output
 
