@@ -55,6 +55,19 @@ def test_the_table_is_shown_where_the_results_cannot_be_written(populora, plan, 
     assert told.err.startswith("populora: error: [Errno 28] No space left on device") and "results.json" in told.err
 
 
+def test_initial_adapters_are_looked_for_before_the_first_run(populora, plan, capsys):
+    plan.write_recipe(initial_adapters="./warm")
+    assert populora("--dry-run") == 0 and populora() == 2
+    told = capsys.readouterr()
+    assert "arm 'one': initial_adapters='./warm': there is no such folder." in told.err
+    assert not (plan.folder / "out").exists()
+    (plan.folder / "warm").mkdir()
+    plan.write_recipe(initial_adapters=[str(plan.folder / "warm"), str(plan.folder / "out/one/seed_0")])  # of a run
+    assert populora() == 0
+    (plan.folder / "warm").rmdir()
+    assert populora() == 0  # all have begun
+
+
 def test_one_job_alone(populora, plan, capsys):
     assert populora("--only", "two/1") == 0
     assert (plan.folder / "out/two/seed_1/population.json").exists()

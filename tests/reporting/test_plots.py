@@ -80,6 +80,8 @@ def test_a_run_on_a_dataset_has_one_panel_named_by_what_it_is(tmp_path):
         assert {"student_0", "student_1"} <= {line.get_label() for line in axis.lines}
     shown = [axis.get_title() for axis in PLOTS["weights"](history).axes if axis.get_visible()]
     assert shown == ["Update of the members", "Effective rank, per member", "Cosine between two updates of a role"]
+    alone = [replace(one, cosines={}) for one in history]
+    assert [axis.get_title() for axis in PLOTS["weights"](alone).axes if axis.get_visible()] == shown[:2]
 
 
 def test_a_single_agent_has_one_panel_for_its_rows_of_both_roles(tmp_path):

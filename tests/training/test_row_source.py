@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -275,6 +276,14 @@ def test_a_group_has_one_prompt_and_one_member(make, spoil, said):
         ("rollout", lambda found: found | {"logprobs": [0.0]}, "with one entry for each of 12"),
         ("rollout", lambda found: found | {"completion_ids": [[-1]] * 12}, "gave a completion with the token id -1"),
         ("summary", lambda found: None, "must return a RoundSummary, got None. Change what super"),
+        ("summary", lambda found: replace(found, seconds={"sample": "long"}), "says: seconds is {'sample': 'long'}"),
+        ("summary", lambda found: replace(found, alarms="too long"), "says: alarms is 'too long'"),
+        ("summary", lambda found: replace(found, members=(None,)), r"says: members is \(None,\)"),
+        (
+            "summary",
+            lambda found: replace(found, members=(replace(found.members[0], rows=1.5), *found.members[1:])),
+            "says: rows is 1.5",
+        ),
     ],
 )
 def test_what_a_source_returns_is_checked(make, name, spoil, said):
@@ -283,6 +292,11 @@ def test_what_a_source_returns_is_checked(make, name, spoil, said):
 
     with pytest.raises(ValueError, match=rf"(?s)Wrong\.{name} .*{said}"):
         make(type("Wrong", (Sums,), {name: returns})()).train()
+
+
+def test_a_setup_calls_the_inherited_one(make):
+    with pytest.raises(ValueError, match=r"Wrong.setup does not call super\(\).setup\(args, population"):
+        make(type("Wrong", (Sums,), {"setup": lambda self, *given: None})())
 
 
 @pytest.mark.parametrize("made", [None, [right_digits, right_digits], (right_digits, right_digits), ([], None)])

@@ -169,6 +169,9 @@ def test_settings_that_members_have_taken_over_are_not_changed_in_silence(make):
     trainer.args.learning_rate = 0.5
     with pytest.raises(ValueError, match=r"learning_rate was 0\.01 when the trainer was made.*now it is 0\.5"):
         trainer.train()
+    trainer.args.learning_rate, trainer.args.num_generations = 0.01, 4
+    with pytest.raises(ValueError, match=r"num_generations was 2 when the trainer was made.*now it is 4"):
+        trainer.train()
 
 
 def test_what_would_do_nothing_or_harm_is_refused_when_the_trainer_is_made(make):

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ..experiments import read_experiment
-    from ..experiments.checks import check
+    from ..experiments.checks import check, check_sources
     from ..experiments.registration import check_registered, register
     from ..experiments.reuse import reuse_runs
     from ..recipe import read_mapping
@@ -50,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
         check_registered(experiment, base)
         list_jobs(experiment, jobs, checked)
         return 0
+    if not options.results:
+        check_sources(experiment, base, jobs)
     registered = register(experiment, base, options.file, checked.exam_names)
     asked = experiment.asked(checked.exam_names.values())
     rounds = {arm: size.rounds for arm, size in checked.sizes.items()}

@@ -155,6 +155,18 @@ class RoundSummary:
         """The round as JSON values: a line of `history.jsonl`."""
         return asdict(self)
 
+    def check(self) -> None:
+        """Checks the types of all fields.
+
+        Raises:
+            ValueError: If a field has another type.
+        """
+        _known(RoundSummary, vars(self))
+        if not all(isinstance(member, MemberSummary) for member in self.members):
+            raise ValueError(f"members is {self.members!r:.100}")
+        for member in self.members:
+            _known(MemberSummary, vars(member))
+
     @classmethod
     def from_json(cls, data: Mapping) -> RoundSummary:
         """Inverse of `to_json`; keys of later versions are ignored.

@@ -15,8 +15,9 @@ from ..run_files.files import write_file
 from ..run_files.layout import SUBMITTED_FOLDER
 from ..run_files.secrets import find_secrets
 from ..settings import suggest
+from .jobs import begun
 from .launchers import slurm_executor
-from .plan import Experiment
+from .plan import Experiment, Job
 
 
 if TYPE_CHECKING:
@@ -113,6 +114,31 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
         sizes[arm] = run_size(args)
         versions[arm] = {exam.name: exam.version for exam in exams}
     return Checked(sizes, names, versions)
+
+
+def check_sources(experiment: Experiment, base: Mapping[str, Any], jobs: Sequence[Job]) -> None:
+    """Looks for the initial adapters of runs that have not begun. Those on the Hub are downloaded.
+
+    Args:
+        experiment ([`Experiment`]): What is planned.
+        base (`Mapping`): The recipe that all arms share.
+        jobs (`Sequence[Job]`): The runs that are to be run.
+
+    Raises:
+        ValueError: If one does not exist. Adapters that another run of the experiment will write are not looked for.
+    """
+    from ..training.initial_adapters import find_sources, source_names
+
+    own = os.path.join(os.path.abspath(experiment.output), "")
+    for arm, job in {job.arm: job for job in jobs if not begun(job)}.items():
+        recipe = experiment.run_recipe(base, job)
+        for name in source_names(recipe.get("initial_adapters") or ()):
+            if isinstance(name, str) and os.path.abspath(name).startswith(own):
+                continue
+            try:
+                find_sources([name])
+            except ValueError as error:
+                raise ValueError(f"arm {arm!r}: {error}") from None
 
 
 def parse_settings(recipe: Mapping[str, Any]) -> PopulationSelfPlayConfig:

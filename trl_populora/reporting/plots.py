@@ -113,7 +113,11 @@ def plot_weights(history: Sequence[RoundSummary]) -> Figure | None:
             points = [(s.round + 1, s.cosines[role][kind]) for s in measured if role in s.cosines]
             label = role if kind == "mean" else None
             _line(cosines, points, color=COLOURS[k], label=label, linestyle=style, smooth=False)
-    _finish(cosines, history, title="Cosine between two updates of a role", label="mean, min and max", smooth=False)
+    if cosines.lines:
+        title = "Cosine between two updates of a role"
+        _finish(cosines, history, title=title, label="mean, min and max", smooth=False)
+    else:  # one member in each role
+        empty.append(cosines)
     for axis in empty:
         axis.set_visible(False)
     return figure

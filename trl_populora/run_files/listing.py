@@ -135,7 +135,10 @@ def _members(last: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     counts = Counter(one["role"] for one in last.get("members", ()))
     if not counts:
         counts = {role: settings.get(f"num_{role}s", 0) for role in ("teacher", "student")}
-    return ", ".join(f"{count} {role}{'s' * (count > 1)}" for role, count in counts.items() if count > 0)
+    named = {"shared": "shared member"}
+    return ", ".join(
+        f"{count} {named.get(role, role)}{'s' * (count > 1)}" for role, count in counts.items() if count > 0
+    )
 
 
 def _best_probe(path: str | None) -> tuple[str, float, int] | None:

@@ -60,16 +60,21 @@ def find_sources(wanted: Wanted) -> dict[str, Source]:
     Raises:
         ValueError: If a source does not exist.
     """
-    names = _names(wanted)
+    names = source_names(wanted)
     for name in names:
         if not isinstance(name, str):
             raise ValueError(f"initial_adapters: {name!r} must be a folder, or user/repo[@revision][/folder].")
     return {name: _find(name) for name in dict.fromkeys(names)}
 
 
+def source_names(wanted: Wanted) -> list[str]:
+    """The sources as they are written in the setting."""
+    return [wanted] if isinstance(wanted, str) else [*(wanted.values() if isinstance(wanted, Mapping) else wanted)]
+
+
 def local_names(wanted: Wanted) -> list[str]:
     """The sources that can only be folders."""
-    return [name for name in _names(wanted) if isinstance(name, str) and name.startswith(LOCAL)]
+    return [name for name in source_names(wanted) if isinstance(name, str) and name.startswith(LOCAL)]
 
 
 def warn_of_other_prompts(sources: Mapping[str, Source], settings: Mapping[str, str]) -> None:
@@ -172,10 +177,6 @@ def _adapter(name: str, source: Source) -> tuple[Source, int]:
             f"{', '.join(f'{source.name}/{one}' for one in versions)}."
         )
     return source.member(name), versions[name]
-
-
-def _names(wanted: Wanted) -> list[str]:
-    return [wanted] if isinstance(wanted, str) else [*(wanted.values() if isinstance(wanted, Mapping) else wanted)]
 
 
 def _find(name: str) -> Source:

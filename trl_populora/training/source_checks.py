@@ -14,7 +14,27 @@ from .scored_rows import ScoredRows
 
 
 if TYPE_CHECKING:
+    from ..generation import Sampler
+    from ..population import Population
+    from .config import PopulationSelfPlayConfig
+    from .ranks import Ranks
     from .trainer import PopulationSelfPlayTrainer
+
+
+def checked_setup(
+    source: RowSource, args: PopulationSelfPlayConfig, population: Population, sampler: Sampler, ranks: Ranks
+) -> None:
+    """Calls `RowSource.setup`.
+
+    Raises:
+        ValueError: If a subclass overrides it without a call of the inherited one.
+    """
+    source.setup(args, population, sampler, ranks)
+    if getattr(source, "population", None) is not population:
+        raise ValueError(
+            f"{type(source).__name__}.setup does not call super().setup(args, population, sampler, ranks). Call it "
+            "first: it keeps these objects, and makes the ratings."
+        )
 
 
 def checked_rows(
@@ -142,14 +162,21 @@ def checked_summary(source: RowSource, norms: Mapping[str, float]) -> RoundSumma
     """What `RowSource.summary` returns.
 
     Raises:
-        ValueError: If that is no [`RoundSummary`].
+        ValueError: If that is no [`RoundSummary`], or a field of it has another type than it says.
     """
     found: Any = source.summary(grad_norms=norms)
+    name = f"{type(source).__name__}.summary"
     if not isinstance(found, RoundSummary):
         raise ValueError(
-            f"{type(source).__name__}.summary must return a RoundSummary, got {_told(found)}. Change what "
-            "super().summary(...) returns with dataclasses.replace."
+            f"{name} must return a RoundSummary, got {_told(found)}. Change what super().summary(...) returns with "
+            "dataclasses.replace."
         )
+    try:
+        found.check()
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must return a RoundSummary with fields of the types that it says: {error}."
+        ) from None
     return found
 
 

@@ -76,8 +76,12 @@ def check_supported(args: PopulationSelfPlayConfig) -> None:
         )
 
 
-FIXED = ("learning_rate", "teacher_learning_rate", "student_learning_rate", "max_grad_norm")
-"""Settings that members take over when the trainer is made."""
+FIXED = (
+    *("learning_rate", "teacher_learning_rate", "student_learning_rate", "max_grad_norm"),
+    *("num_generations", "num_iterations", "max_completion_length", "temperature", "top_p", "top_k", "min_p"),
+    *("repetition_penalty", "beta", "loss_type", "scale_rewards", "epsilon", "epsilon_high"),
+)
+"""Settings that members or GRPOTrainer take over when the trainer is made."""
 
 
 def check_fixed(args: PopulationSelfPlayConfig, made_with: Mapping[str, Any]) -> None:
@@ -89,7 +93,7 @@ def check_fixed(args: PopulationSelfPlayConfig, made_with: Mapping[str, Any]) ->
     for name, before in made_with.items():
         if getattr(args, name) != before:
             raise ValueError(
-                f"{name} was {before} when the trainer was made, and members have it since then; now it is "
+                f"{name} was {before} when the trainer was made, which has it since then; now it is "
                 f"{getattr(args, name)}. Build a new trainer with it, or set it back."
             )
 

@@ -67,7 +67,14 @@ from .samplers import check_sampler, make_sampler
 from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
-from .source_checks import checked_advantages, checked_finish, checked_rewards, checked_rollout, checked_rows
+from .source_checks import (
+    checked_advantages,
+    checked_finish,
+    checked_rewards,
+    checked_rollout,
+    checked_rows,
+    checked_setup,
+)
 from .stopping import StopCallback
 from .supported import FIXED, TOKEN_LOSSES, check_fixed, has_own_loss, without_effect
 from .token_means import weigh, weighed
@@ -239,7 +246,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         drawing = make_sampler(sampler, args, population, self._tokenizer, self.accelerator)
         self.progress = drawing.progress
         self.use_vllm = drawing.reports_logprobs  # to TRL: there are log-probabilities of another engine to correct by
-        source.setup(args, population, drawing, self.ranks)
+        checked_setup(source, args, population, drawing, self.ranks)
         self.source, self.rollout_func = source, partial(checked_rollout, source)
         self._generate = partial(self._note_lengths, self._generate)  # also a subclass' own
         self._calculate_rewards = partial(self._keep_rewards, self._calculate_rewards)  # also a subclass' own

@@ -177,6 +177,7 @@ function sortable(table) {
 
 /** Name -> function of a widget's element. */
 const WIDGETS = {};
+const SPARED = "infra_error"; // the reason of a completion that nobody is to blame for
 
 /** A small table of texts. */
 function smallTable({ columns, rows }) {
@@ -334,7 +335,10 @@ function itemCard(item) {
   const fields = Object.entries(item.fields ?? {}).filter(([, text]) => text);
   if (fields.length) card.append(make("div", { class: "fields" }, ...fields.map(field)));
   const { proposal } = item;
-  if (proposal?.x) card.append(make("p", {}, make("span", { class: "verdict wrong", text: "refused " }), `${proposal.x}${proposal.d ? `: ${proposal.d}` : ""}`));
+  if (proposal?.x) {
+    const [kind, words] = proposal.x === SPARED ? ["spared", "not judged: the executor failed"] : ["wrong", `refused: ${proposal.x}`];
+    card.append(make("p", {}, make("span", { class: `verdict ${kind}`, text: words }), proposal.d ? `: ${proposal.d}` : ""));
+  }
   if (proposal) {
     const text = `What ${proposal.m} wrote · ${proposal.t ?? "?"} tokens · reward ${signed(proposal.w)}`;
     const whole = make("details", {}, make("summary", { text }), make("pre", { text: proposal.c ?? "" }));
@@ -350,7 +354,7 @@ function itemCard(item) {
 }
 
 function verdict(attempt) {
-  if (attempt.x === "infra_error") return ["spared", "spared: the executor failed"];
+  if (attempt.x === SPARED) return ["spared", "spared: the executor failed"];
   if (attempt.s === true) return ["solved", "solved"];
   if (attempt.x) return ["refused", `refused: ${attempt.x}`];
   return attempt.s === false ? ["wrong", "wrong"] : ["", `reward ${signed(attempt.w)}`];
