@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from .routing import member_order
 
 
-def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[str], size: int) -> list[list[int]]:
+def schedule(
+    members: Sequence[int],
+    lengths: Sequence[int],
+    *,
+    roles: Sequence[str],
+    size: int,
+    prompts: Sequence[int] | None = None,
+) -> list[list[int]]:
     """Which rows share a batch.
 
     Each member's rows are sorted by length and cut into parts of equal size. The parts of a role are arranged in this
@@ -19,11 +26,15 @@ def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[
     If members have different numbers of rows, as in one rank's share of a round, the last batches of a role may have
     more rows of some members than of others.
 
+    With `prompts`, a part is all rows of a member to one prompt, and parts are sorted by their tokens. So rows that
+    share a prompt share a batch, but for those at its ends.
+
     Args:
         members (`Sequence[int]`): Member of each row.
         lengths (`Sequence[int]`): Length of each row in tokens.
         roles (`Sequence[str]`): Role of each member.
         size (`int`): Rows of a batch; of the last one, what is left.
+        prompts (`Sequence[int]`, *optional*): A number for the prompt of each row, if rows are to share prompts.
 
     Returns:
         `list[list[int]]`: Row indices of each batch, in the order in which routing moves no row.
@@ -31,13 +42,25 @@ def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[
     own: dict[int, list[int]] = {}
     for row in sorted(range(len(members)), key=lambda row: (lengths[row], row)):
         own.setdefault(members[row], []).append(row)
-    hand = _hand_size([len(rows) for rows in own.values()], Counter(roles[member] for member in own), size)
-    hands = sorted(
-        (roles[member], start, member) for member, rows in own.items() for start in range(0, len(rows), hand)
-    )
-    dealt = [row for _, start, member in hands for row in own[member][start : start + hand]]
+    if prompts is None:
+        hand = _hand_size([len(rows) for rows in own.values()], Counter(roles[member] for member in own), size)
+        parts = {
+            member: [rows[start : start + hand] for start in range(0, len(rows), hand)] for member, rows in own.items()
+        }
+    else:
+        parts = {member: _by_prompt(rows, prompts, lengths) for member, rows in own.items()}
+    order = sorted((roles[member], i, member) for member, cut in parts.items() for i in range(len(cut)))
+    dealt = [row for _, i, member in order for row in parts[member][i]]
     chosen = [dealt[start : start + size] for start in range(0, len(dealt), size)]
     return [[rows[i] for i in member_order([members[row] for row in rows])] for rows in chosen]
+
+
+def _by_prompt(rows: Sequence[int], prompts: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
+    """Rows in parts of one prompt each, by their tokens together."""
+    parts: dict[int, list[int]] = {}
+    for row in rows:
+        parts.setdefault(prompts[row], []).append(row)
+    return sorted(parts.values(), key=lambda part: sum(lengths[row] for row in part))
 
 
 def _hand_size(counts: Sequence[int], role_sizes: Counter[str], size: int) -> int:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..population.composition import schedule
+from .shared_prompts import prompt_numbers
 
 
 PROMPT_KEYS = ("prompt_ids", "prompt_mask")
@@ -25,6 +26,7 @@ def deal(
     roles: Sequence[str],
     *,
     leave_out_idle: bool = False,
+    share_prompts: bool = False,
     agree: Callable[[int], int] = int,
 ) -> list[dict[str, Any]]:
     """Divides rows into new micro-batches by [`schedule`], each trimmed to its own longest row.
@@ -37,6 +39,8 @@ def deal(
         leave_out_idle (`bool`, *optional*, defaults to `False`):
             Whether to leave out rows whose `"advantages"` are 0 (see [`needed`]). Only for losses in which such a row
             changes neither the gradient nor the number that the loss is divided by.
+        share_prompts (`bool`, *optional*, defaults to `False`):
+            Whether rows of one prompt and member come into the same micro-batch where sizes allow.
         agree (`Callable[[int], int]`, *optional*):
             With several processes, returns the largest of their numbers of rows. Their micro-batches must have equal
             size, because TRL gathers values of rows.
@@ -51,14 +55,28 @@ def deal(
     members, rows = whole["member_ids"].tolist(), list(range(len(lengths)))
     if leave_out_idle:
         rows = needed(whole["advantages"].tolist(), members, lengths, multiple=len(batches), agree=agree)
+    prompts = prompt_numbers(whole["prompt_ids"], whole["prompt_mask"], members) if share_prompts else None
     places = schedule(
         [members[row] for row in rows],
         [lengths[row] for row in rows],
         roles=roles,
         size=len(rows) // len(batches),
+        prompts=None if prompts is None else [prompts[row] for row in rows],
     )
     chosen = [[rows[place] for place in batch] for batch in places]
-    chosen.sort(key=lambda rows: max(lengths[row] for row in rows), reverse=True)
+    completions = whole["completion_mask"].sum(1).tolist()
+
+    def cells(rows: list[int]) -> int:
+        """Tokens of a micro-batch with its padding."""
+        packed = {row: lengths[row] for row in rows}
+        if prompts is not None:
+            first = {prompts[row]: row for row in rows}
+            packed = {one: lengths[row] - completions[row] for one, row in first.items()}
+            for row in rows:
+                packed[prompts[row]] += completions[row]
+        return len(packed) * max(packed.values())
+
+    chosen.sort(key=cells, reverse=True)
     return [trim({key: _taken(value, rows) for key, value in whole.items()}) for rows in chosen]
 
 

@@ -124,6 +124,10 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             Share of `max_completion_length` that the right answer of a task may take, including its code block.
         generation_rows (`int`, *optional*, defaults to `64`):
             Number of rows that are decoded at once. It limits the memory of the KV cache.
+        share_prompts (`bool`, *optional*, defaults to `False`):
+            Whether learning computes a prompt once for all its completions in a micro-batch (arXiv 2506.05433).
+            Gradients are the same up to rounding. The longer prompts are than completions, the more time it saves
+            (docs/performance.md). Needs `attn_implementation="sdpa"`, the default, without sliding windows.
 
         > Parameters that control training on a dataset (`num_teachers=0`)
 
@@ -268,6 +272,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     max_prompt_tokens: int | None = None
     answer_share: float = 0.5
     generation_rows: int = 64
+    share_prompts: bool = False
     member_prompts: str = "shared"
     teacher_reward: str = "adversarial"
     solvable_attempts: int = 4

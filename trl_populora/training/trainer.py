@@ -67,6 +67,7 @@ from .samplers import check_sampler, make_sampler
 from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
+from .shared_prompts import check_same, check_shareable, pack, prompt_numbers
 from .source_checks import (
     checked_advantages,
     checked_finish,
@@ -266,6 +267,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.resumed: list[dict[str, Any]] = []
         self.has_trained = False
         self.fixed = {name: getattr(args, name) for name in FIXED}
+        if args.share_prompts:
+            check_shareable(population.base_model, aux_loss=self.aux_loss_enabled)
+            rounded = self.accelerator.mixed_precision != "no" or population.base_model.dtype != torch.float32
+            with population.routing.base(), self.accelerator.autocast():
+                check_same(self.model, population.base_model, rounded=rounded)
 
     def train(
         self,
@@ -441,7 +447,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if self._buffered_inputs is not before:
             roles = [member.role for member in self.population.values()]
             idle = not self.beta and self.args.loss_type in TOKEN_LOSSES  # neither a penalty nor a mean over rows
-            self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle, agree=self.ranks.largest)
+            how = {"leave_out_idle": idle, "share_prompts": self.args.share_prompts, "agree": self.ranks.largest}
+            self._buffered_inputs = deal(self._buffered_inputs, roles, **how)
             weigh(self._buffered_inputs, self.accelerator.reduce)
             inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
             self._unseen = len(self._buffered_inputs)
@@ -472,21 +479,32 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     ) -> tuple:
         parent, routing = super()._get_per_token_logps_and_entropies, self.population.routing
         names, roles = list(self.population), [member.role for member in self.population.values()]
-        own, scored = [names.index(name) for name in self.row_members], []
+        own, scored, updates = [names.index(name) for name in self.row_members], [], torch.is_grad_enabled()
         chunks = [list(range(len(own)))]
-        if batch_size and not torch.is_grad_enabled():  # the update's are dealt and trimmed, and routed until backward
-            chunks = schedule(own, attention_mask.sum(1).tolist(), roles=roles, size=batch_size)
+        given = {name for name, value in kwargs.items() if value is not None}
+        share = self.args.share_prompts and not args and given <= {"compute_entropy", "compute_aux_loss"}
+        if batch_size and not updates:  # the update's are dealt and trimmed, and routed until backward
+            ids, mask = input_ids[:, :-logits_to_keep], attention_mask[:, :-logits_to_keep]
+            prompts = prompt_numbers(ids, mask, own) if share else None
+            lengths = attention_mask.sum(1).tolist()
+            chunks = schedule(own, lengths, roles=roles, size=batch_size, prompts=prompts)
         for rows in chunks:
-            members = [self.row_members[row] for row in rows]
+            places = [own[row] for row in rows]
             columns, spare = used_columns(attention_mask[rows], logits_to_keep)
-            routed = nullcontext(routing.set(members)) if torch.is_grad_enabled() else routing.rows(members)
+            part = input_ids[rows, columns], attention_mask[rows, columns], logits_to_keep - spare
+            packed = pack(*part, places) if share else None
+            members = [names[i] for i in (places if packed is None else packed.members)]
+            routed = nullcontext(routing.set(members)) if updates else routing.rows(members)
             with routing.base(members) if model is self.ref_model else routed:
-                part = input_ids[rows, columns], attention_mask[rows, columns], logits_to_keep - spare
-                outputs = parent(model, *part, None, *args, **kwargs)
+                if packed is None:
+                    outputs = parent(model, *part, None, *args, **kwargs)
+                else:
+                    with self.accelerator.autocast():
+                        outputs = packed.score(model, entropy=kwargs.get("compute_entropy", False))
             scored.append([None if values is None else pad(values, (0, spare)) for values in outputs])
         order = torch.tensor([row for rows in chunks for row in rows], device=input_ids.device).argsort()
         told = tuple(None if parts[0] is None else torch.cat(parts)[order] for parts in zip(*scored, strict=True))
-        if torch.is_grad_enabled() and told[0] is not None:
+        if updates and told[0] is not None:
             self._logps = told[0].detach()
         return told
 
