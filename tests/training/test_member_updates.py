@@ -38,7 +38,8 @@ def shorten(sampler):
 
 
 def train_alone(folder, rows, G, settings):
-    """One adapter under TRL's own trainer, on recorded rows."""
+    """One adapter under TRL's own trainer, on recorded rows. It computes the prompt of each."""
+    settings = {name: value for name, value in settings.items() if name != "share_prompts"}
     model = PeftModel.from_pretrained(two_layers(), folder, is_trainable=True)
     args = GRPOConfig(
         output_dir=str(folder),
@@ -96,6 +97,11 @@ def slow(**settings):
         slow(loss_type="sapo", optim="sgd", scale_rewards="none"),
         slow(loss_type="vespo", optim="sgd", mask_truncated_completions=True, beta=0.1),
         slow(loss_type="luspo", optim="sgd", importance_sampling_level="sequence"),
+        {"share_prompts": True, "optim": "sgd", "beta": 0.2},
+        slow(share_prompts=True, loss_type="grpo", optim="sgd", gradient_checkpointing=True),
+        slow(share_prompts=True, loss_type="dapo", optim="sgd", beta=0.2, num_iterations=2),
+        slow(share_prompts=True, loss_type="vespo", optim="sgd", mask_truncated_completions=True),
+        slow(share_prompts=True, loss_type="luspo", optim="sgd", importance_sampling_level="sequence"),
     ],
     ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items()),
 )

@@ -11,6 +11,7 @@ rows, up to rounding. The idea is that of Prefix Grouper (arXiv 2506.05433), whi
 mask does the same here, and the model stays as it is.
 """
 
+import math
 from collections.abc import Sequence
 from inspect import signature
 from typing import Any, NamedTuple
@@ -66,7 +67,7 @@ def check_same(model: nn.Module, base: PreTrainedModel, *, rounded: bool) -> Non
     mask[2:, :11], mask[1, 40:], mask[3, 44:] = 0, 0, 0
     labels = ids.masked_fill(mask == 0, -100)
     labels[:, :32] = -100
-    packed = pack(ids, mask, 16, [0] * 4)
+    packed = pack(ids, mask, 16, [0] * 4, hidden=1024)
     assert packed is not None  # two prompts, four completions
     with torch.no_grad():
         plain = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True).log_probs[:, -16:]
@@ -121,28 +122,48 @@ class Packed(NamedTuple):
         return self.unpacked(outputs.log_probs), self.unpacked(outputs.entropy) if entropy else None, None
 
 
-def pack(input_ids: Tensor, attention_mask: Tensor, completion: int, members: Sequence[int]) -> Packed | None:
-    """Packs rows by prompt and member.
+def together(prompt: int, completion: float, hidden: int) -> int:
+    """How many completions to pack behind a prompt, so that each costs least.
+
+    A packed row of `n = prompt + k * completion` tokens costs `24 h^2 n` operations in each layer's matrices (of `12
+    h^2` weights) and `4 h n^2` in its attention, which computes masked pairs as well. Divided by `k`, that is least at
+    the result. Our choice.
+
+    Args:
+        prompt (`int`), completion (`float`): Tokens, of the completions in the mean. hidden (`int`): Hidden size, h.
+    """
+    return max(1, int(math.sqrt(prompt * (6 * hidden + prompt)) / max(completion, 1.0)))
+
+
+def pack(
+    input_ids: Tensor, attention_mask: Tensor, completion: int, members: Sequence[int], *, hidden: int
+) -> Packed | None:
+    """Packs rows by prompt and member, as many into one as [`together`] says.
 
     Args:
         input_ids, attention_mask (`torch.Tensor` of shape `(rows, width)`): Prompts, padded on the left, and
             completions.
         completion (`int`): Width of the completions.
         members (`Sequence[int]`): Member of each row.
+        hidden (`int`): Hidden size of the base.
 
     Returns:
-        [`Packed`], or `None` if no two rows share a prompt, or a prompt is empty.
+        [`Packed`], or `None` if no rows are packed together, or a prompt is empty.
     """
     device, ids, used = input_ids.device, input_ids.cpu(), attention_mask.bool().cpu()
     start, width = ids.shape[1] - completion, ids.shape[1]
     groups: dict[int, list[int]] = {}
     for row, number in enumerate(prompt_numbers(ids[:, :start], used[:, :start], members)):
         groups.setdefault(number, []).append(row)
-    if len(groups) == len(members) or not used[:, :start].any(1).all():
+    packed = []
+    for rows in groups.values():
+        written = used[rows, start:].sum().item() / len(rows)
+        parts = -(-len(rows) // together(int(used[rows[0], :start].sum()), written, hidden))
+        size = -(-len(rows) // parts)
+        packed += [rows[i : i + size] for i in range(0, len(rows), size)]
+    if len(packed) == len(members) or not used[:, :start].any(1).all():
         return None
-    firsts = [rows[0] for rows in groups.values()]
-    order = member_order([members[row] for row in firsts])
-    packed = [list(groups.values())[i] for i in order]
+    packed = [packed[i] for i in member_order([members[rows[0]] for rows in packed])]
     cells, parts = [], []  # which cell of `input_ids` each packed one is, and of which completion; 0 is the prompt
     for rows in packed:
         *before, last = used[rows[0], :start].nonzero().flatten().tolist()
@@ -158,13 +179,13 @@ def pack(input_ids: Tensor, attention_mask: Tensor, completion: int, members: Se
     own = ids.flatten()[source]
     inputs = {
         "input_ids": own,
-        "position_ids": (used.cumsum(1) - 1).flatten()[source],
+        "position_ids": (used.cumsum(1) - 1).clamp(min=0).flatten()[source],
         "labels": own.masked_fill(~scored, -100),
     }
     inputs = {name: values.to(device) for name, values in inputs.items()}
     targets = (source // width)[scored], (source % width - start)[scored]
     return Packed(
-        members=[members[firsts[i]] for i in order],
+        members=[members[rows[0]] for rows in packed],
         inputs=inputs | {"attention_mask": sees(part.to(device))},
         places=tuple(one.to(device) for one in scored[:, 1:].nonzero(as_tuple=True)),
         targets=tuple(one.to(device) for one in targets),

@@ -480,7 +480,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         parent, routing = super()._get_per_token_logps_and_entropies, self.population.routing
         names, roles = list(self.population), [member.role for member in self.population.values()]
         own, scored, updates = [names.index(name) for name in self.row_members], [], torch.is_grad_enabled()
-        chunks = [list(range(len(own)))]
+        chunks, hidden = [list(range(len(own)))], self.population.base_model.config.get_text_config().hidden_size
         given = {name for name, value in kwargs.items() if value is not None}
         share = self.args.share_prompts and not args and given <= {"compute_entropy", "compute_aux_loss"}
         if batch_size and not updates:  # the update's are dealt and trimmed, and routed until backward
@@ -492,7 +492,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             places = [own[row] for row in rows]
             columns, spare = used_columns(attention_mask[rows], logits_to_keep)
             part = input_ids[rows, columns], attention_mask[rows, columns], logits_to_keep - spare
-            packed = pack(*part, places) if share else None
+            packed = pack(*part, places, hidden=hidden) if share else None
             members = [names[i] for i in (places if packed is None else packed.members)]
             routed = nullcontext(routing.set(members)) if updates else routing.rows(members)
             with routing.base(members) if model is self.ref_model else routed:
