@@ -37,8 +37,12 @@ LIMITS = {  # seconds of ten minutes, in the order in which stages run; each may
     "canary": 50,
     "learning": 60,
     "engine_step": 240,
+    "shared": 60,
 }
-BY_NAME = ("engine_step",)  # only where `--stages` names them: they do not fit into ten minutes beside the others
+BY_NAME = (
+    "engine_step",
+    "shared",
+)  # only where `--stages` names them: they do not fit into ten minutes beside the others
 USUAL = [stage for stage in LIMITS if stage not in BY_NAME]
 WITH_VLLM = ("vllm", "canary", "engine_step")
 VLLM_WHEELS = ("vllm-*", "vllm_*")

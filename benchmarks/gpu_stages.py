@@ -88,6 +88,26 @@ def generation(report: Report) -> None:
     report.number("transformers: the same for rows of unequal lengths", 1 / row["ratio"]["members"], least=0.85)
 
 
+def shared(report: Report) -> None:
+    """An update of a group of 8 rows with `share_prompts`, over one without: prompts of teachers and students."""
+    import torch
+    from base_shapes import load
+    from shared_prompts import ROWS, measured
+
+    for name in bases(report, "qwen2.5-1.5b-shapes", "qwen2.5-7b-shapes"):
+        model, tokenizer = load(name, report.device, torch.float32 if report.toy else torch.bfloat16)
+        kinds = [kind for kind in ROWS if not report.toy or kind == next(iter(ROWS))]
+        rows = measured(model, tokenizer, repeats=1 if report.toy else 3, kinds=kinds)
+        report.detail(name, rows)
+        for kind, row in rows.items():
+            counted = row["operations"][str(model.config.hidden_size)]
+            shown = f"{row['ratio']['shared']:.2f} (operations: {counted:.2f})"
+            what = f"{name}: update with shared prompts over one without, {kind}"
+            report.number(what, row["ratio"]["shared"], shown=shown, most=1.0)
+        del model
+        gc.collect()
+
+
 # A whole step --------------------------------------------------------------------------------------------------------
 
 
@@ -221,5 +241,5 @@ def mean(values: list[float | None]) -> float | None:
 
 STAGES: Mapping[str, Callable[[Report], None]] = {
     one.__name__: one
-    for one in (machine, equivalence, update, generation, sync, vllm, step, canary, learning, engine_step)
+    for one in (machine, equivalence, update, generation, sync, vllm, step, canary, learning, engine_step, shared)
 }

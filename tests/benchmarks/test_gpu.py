@@ -356,10 +356,12 @@ def test_members_that_touch_each_other_are_seen(parts, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_all_stages_at_toy_size(tmp_path):
+    stages = [*gpu.USUAL, "shared"]
     command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--toy", "--minutes", "60", "--out", str(tmp_path)]
+    command += ["--stages", ",".join(stages)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    for stage in gpu.USUAL:
+    for stage in stages:
         told, log = read(tmp_path, stage), (tmp_path / f"{stage}.log").read_text()
         if stage in gpu.WITH_VLLM and told["status"] == "not run":
             continue
