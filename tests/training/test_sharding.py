@@ -66,9 +66,10 @@ def test_sharded_base_equals_whole_base(tmp_path, processes, machines):
 
 
 @pytest.mark.slow
-def test_a_sharded_run_equals_a_whole_one(tmp_path):
+@pytest.mark.parametrize("what", ["train", "share"])
+def test_a_sharded_run_equals_a_whole_one(tmp_path, what):
     """Rounds, KL term, evolution and checkpoints; in 3 and 9 rows, which two processes cannot share evenly."""
-    for record in run(tmp_path, "train", processes=2):
+    for record in run(tmp_path, what, processes=2):
         assert record["weight_errors"]["sharded"] <= 1e-6
         assert record["weight_errors"]["sharded, resumed from whole"] <= 1e-6
         assert record["base_is_sharded"] and record["lineage"]["whole"]
@@ -197,7 +198,7 @@ def gradient_errors(whole, sharded):
     return errors
 
 
-def trained(folder, *, shard_base, resume=None):
+def trained(folder, *, shard_base, share_prompts, resume=None):
     """A trainer after three rounds of one teacher and three students, evolution after the second."""
     args = PopulationSelfPlayConfig(
         output_dir=folder,
@@ -226,6 +227,7 @@ def trained(folder, *, shard_base, resume=None):
         disable_tqdm=True,
         overwrite_output_dir=True,
         shard_base=shard_base,
+        share_prompts=share_prompts,
     )
     trainer = PopulationSelfPlayTrainer(
         tiny_model(), hash_reward, args, processing_class=tiny_tokenizer(), peft_config=lora()
@@ -236,14 +238,16 @@ def trained(folder, *, shard_base, resume=None):
     return trainer
 
 
-def train(folder):
-    whole = trained(os.path.join(folder, "whole"), shard_base=False)
+def train(folder, *, share_prompts):
+    whole = trained(os.path.join(folder, "whole"), shard_base=False, share_prompts=share_prompts)
+    checkpoint, how = (
+        os.path.join(folder, "whole", "checkpoint-2"),
+        {"shard_base": True, "share_prompts": share_prompts},
+    )
     runs = {
         "whole": whole,
-        "sharded": trained(os.path.join(folder, "sharded"), shard_base=True),
-        "sharded, resumed from whole": trained(
-            os.path.join(folder, "resumed"), shard_base=True, resume=os.path.join(folder, "whole", "checkpoint-2")
-        ),
+        "sharded": trained(os.path.join(folder, "sharded"), **how),
+        "sharded, resumed from whole": trained(os.path.join(folder, "resumed"), **how, resume=checkpoint),
     }
     weights = {
         name: [p.detach() for m in run.population for p in run.population.parameters(m)] for name, run in runs.items()
@@ -303,7 +307,7 @@ def compare(folder, machines):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "train":
-        train(sys.argv[2])
+    if sys.argv[1] in ("train", "share"):
+        train(sys.argv[2], share_prompts=sys.argv[1] == "share")
     else:
         compare(sys.argv[2], int(sys.argv[3]))

@@ -60,7 +60,7 @@ MASKED = {"evolution_interval": 1, "evolution_kwargs": {"operators": ["component
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
-    [{}, BALANCED, PROBED, BALANCED | PROBED | MASKED, RECOMBINED],
+    [{}, BALANCED, PROBED, BALANCED | PROBED | MASKED | {"share_prompts": True}, RECOMBINED],
     ids=["plain", "balanced", "probed", "all of it", "recombined"],
 )
 def test_two_processes_equal_one(tmp_path, more):
