@@ -230,6 +230,20 @@ def test_rows_of_a_group_count_their_prompt_once(tmp_path, tiny_model):
     assert found[1] == pytest.approx(whole * 8 / group) and found[2] == pytest.approx(whole * 2 / 2)
 
 
+def test_what_shared_prompts_save_is_told(tmp_path, tiny_model, capsys):
+    found = {}
+    for share in ("false", "true"):
+        path = write_recipe(tmp_path, tiny_model)[1]
+        assert cli.main(["doctor", path, "--no-sandbox", "--no-measure", "--share_prompts", share]) == 0
+        text = capsys.readouterr().out
+        found[share] = [int(one.replace(",", "")) for one in re.findall(r"^  learning +([\d,]+) tokens", text, re.M)]
+        once = re.findall(r"tokens; ([\d,]+) with share_prompts: true", text)
+    plain, shared = found["false"][0], found["true"][0]
+    assert shared < 0.8 * plain and not once
+    rows = re.findall(r"(\d+) learned from; (\d+) tokens a prompt", text)
+    assert plain - shared == pytest.approx(sum(int(n) * int(tokens) for n, tokens in rows) / 2, abs=8)  # groups of 2
+
+
 def test_a_base_that_is_not_here_is_a_problem_and_the_rest_is_told(tmp_path, capsys):
     path = write_recipe(tmp_path, "no/such-model")[1]
     assert cli.main(["doctor", path, "--no-sandbox"]) == 1

@@ -148,6 +148,7 @@ def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -
         yield f"  {name:<8} {phase.rows:>7,} rows of {who[name]}, {phase.learned:,} learned from; {lengths}", None
     if all(phase.prompt for phase in plan.values()):
         yield f"  tokens   {total:>7,.0f} expected, at most {most:,.0f}", None
+        yield from shared_prompts(args, plan)
     elif args.num_teachers:
         yield "  The tokens of prompts are not known without the base's tokenizer.", None
     else:
@@ -158,6 +159,17 @@ def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -
     }
     for name, rows in spare_rows(args).items():
         yield f"  at most {rows:,} rows of {name} in addition ({why[name]})", None
+
+
+def shared_prompts(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -> Iterator[Finding]:
+    """How many tokens learning computes, and how many with `share_prompts`, if that is much less."""
+    prompts = sum(one.learned * one.prompt for one in plan.values())
+    completions = sum(one.learned * one.completion for one in plan.values())
+    once = prompts / min(args.num_generations, args.per_device_train_batch_size) + completions
+    if args.share_prompts:
+        yield f"  learning {once:>7,.0f} tokens, with prompts once for a group (share_prompts)", None
+    elif once < 0.8 * (prompts + completions):
+        yield f"  learning {prompts + completions:>7,.0f} tokens; {once:,.0f} with share_prompts: true", None
 
 
 def prompts(

@@ -133,8 +133,13 @@ def padded_tokens(args: PopulationSelfPlayConfig, rounds: Mapping[str, Phase], m
         lengths.sort()
         for start in range(0, len(lengths), args.per_device_train_batch_size):
             batch = lengths[start : start + args.per_device_train_batch_size]
-            total += len(batch) * (phase.prompt + batch[-1])
+            total += len(batch) * (phase.prompt / sharing(args) + batch[-1])
     return round(total)
+
+
+def sharing(args: PopulationSelfPlayConfig) -> int:
+    """How many rows share a prompt in learning."""
+    return min(args.num_generations, args.per_device_train_batch_size) if args.share_prompts else 1
 
 
 def program_seconds(executor: Executor) -> float:
@@ -180,7 +185,7 @@ def round_seconds(
     # A KL term needs log-probabilities of the reference, and several iterations need the old ones. Each costs one more
     # forward pass, a third of a forward and backward pass.
     passes = args.num_iterations + (bool(args.beta) + (args.num_iterations > 1)) / 3
-    limit = sum(one.learned * (one.prompt + args.max_completion_length) for one in rounds.values())
+    limit = sum(one.learned * (one.prompt / sharing(args) + args.max_completion_length) for one in rounds.values())
     means["learn"], most["learn"] = each * passes * tokens / processes, each * passes * limit / processes
     with args.executor.make() as executor:
         programs = program_seconds(executor) * (rounds["propose"].rows + RUN_SHARE * rounds["solve"].rows)
