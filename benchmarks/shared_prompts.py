@@ -66,7 +66,7 @@ def measured(
         args = PopulationSelfPlayConfig(
             output_dir=folder, num_teachers=1, num_students=1, num_generations=GROUP, task_types=["countdown"],
             prompt_style="compact", per_device_train_batch_size=GROUP, share_prompts=True, evolution_interval=0,
-            use_cpu=device.type == "cpu", bf16=device.type == "cuda", gradient_checkpointing=device.type == "cuda",
+            use_cpu=device.type == "cpu", bf16=device.type == "cuda", gradient_checkpointing=True,
             save_strategy="no", report_to="none",
         )  # fmt: skip
         trainer = PopulationSelfPlayTrainer(model, args=args, processing_class=tokenizer)
