@@ -5,8 +5,9 @@
 
 from the root of a clone, after the experiment. For each run and student: the commonest forms of its answers to the
 exam, with their shares and how many of each are right (a *form* is an answer with N for its numbers, such as
-`N - N - N`), `distinct` by blocks of ten rounds, from the tables of rounds (`diagnostics.dynamics.distinct`), and the
-rounds, from 1, with the alarm "repeated one answer", also where a run is older than the alarm.
+`N - N - N`), and by blocks of ten rounds, from their tables, `distinct` (`diagnostics.dynamics.distinct`) and *sums*:
+the share of valid proposals that the sum of their numbers solves. And the rounds, from 1, with the alarm "repeated one
+answer", also where a run is older than the alarm.
 """
 
 import argparse
@@ -62,8 +63,8 @@ def forms_by_player(answers: pandas.DataFrame) -> dict[str, list[dict[str, Any]]
 
 
 def repetitions(tables: list[Path]) -> dict[str, dict[str, list]]:
-    """`distinct` of each student's attempts, mean over the rounds of each block; and rounds with the alarm."""
-    columns = ["kind", "role", "member", "group", "completion", "solved"]
+    """`distinct` of each student's attempts, mean over the rounds of each block; rounds with the alarm; and sums."""
+    columns = ["kind", "role", "member", "group", "completion", "solved", "valid", "payload"]
     rounds = [pandas.read_parquet(path, columns=columns) for path in tables]
     found: dict[str, list[list[float]]] = {}
     alarms: dict[str, list[int]] = {}
@@ -81,7 +82,13 @@ def repetitions(tables: list[Path]) -> dict[str, dict[str, list]]:
         member: [round(sum(block) / len(block), 3) if block else None for block in blocks]
         for member, blocks in found.items()
     }
-    return {"distinct": means, "alarms": alarms}
+    sums = []
+    for start in range(0, len(rounds), BLOCK):
+        block = pandas.concat(rounds[start : start + BLOCK])
+        puzzles = [json.loads(text) for text in block[(block.role == "teacher") & (block.valid == True)].payload]  # noqa: E712
+        solved = [sum(puzzle["numbers"]) == puzzle["target"] for puzzle in puzzles]
+        sums.append(round(sum(solved) / len(solved), 3) if solved else None)
+    return {"distinct": means, "alarms": alarms, "sums": sums}
 
 
 if __name__ == "__main__":

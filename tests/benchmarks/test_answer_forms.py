@@ -25,9 +25,13 @@ def experiment(tmp_path):
     ]
     pandas.DataFrame(told).to_parquet(run / "evaluation" / "puzzles.parquet")
     for number, texts in enumerate(("abcd", "aaaa")):
-        rows = [("learned", "student", "student_0", i % 8, text, False) for text in texts for i in range(8)]
-        rows += [("extra", "student", "student_0", 0, "z", False), ("learned", "teacher", "teacher_0", 0, "z", None)]
-        table = pandas.DataFrame(rows, columns=["kind", "role", "member", "group", "completion", "solved"])
+        puzzles = [json.dumps({"numbers": [1, 2, 3], "target": target}) for target in (6, 5, 6, 0)]
+        rows = [("learned", "student", "student_0", i % 8, text, False, None, "") for text in texts for i in range(8)]
+        rows += [("extra", "student", "student_0", 0, "z", False, None, "")]
+        rows += [("learned", "teacher", "teacher_0", 0, "z", None, True, puzzle) for puzzle in puzzles]
+        rows += [("learned", "teacher", "teacher_0", 0, "z", None, False, None)]
+        columns = ["kind", "role", "member", "group", "completion", "solved", "valid", "payload"]
+        table = pandas.DataFrame(rows, columns=columns)
         table.to_parquet(run / "rounds" / f"round_{number:06d}.parquet")
     return tmp_path / "mine"
 
@@ -38,7 +42,7 @@ def test_forms_and_distinct_completions_of_a_run(experiment, tmp_path, monkeypat
     answer_forms.main()
     (run,) = json.loads(out.read_text()).items()
     assert run[0] == "pair/seed_3" and run[1]["distinct"] == {"student_0": [0.5]}  # mean of 1 and 0
-    assert run[1]["alarms"] == {"student_0": [2]}
+    assert run[1]["alarms"] == {"student_0": [2]} and run[1]["sums"] == [0.5]
     assert run[1]["forms"]["student_0"] == [
         {"form": "N + N - N", "share": 0.667, "right": 0.5},
         {"form": "N * N", "share": 0.333, "right": 0.0},
@@ -51,7 +55,7 @@ def test_the_committed_forms_are_those_of_the_archive(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["answer_forms.py", folder, "--exam", "puzzles", "--json", str(out)])
     answer_forms.main()
     again, kept = (json.loads(path.read_text()) for path in (out, RESULTS / "smollm2_learning_forms.json"))
-    assert len(kept) == 6 and {run: one["forms"] for run, one in again.items()} == {
+    assert len(kept) == 10 and {run: one["forms"] for run, one in again.items()} == {
         run: one["forms"] for run, one in kept.items()
     }
 
