@@ -3,8 +3,8 @@
     python benchmarks/shared_prompts.py [--model HuggingFaceTB/SmolLM2-135M-Instruct] [--repeats 3] [--json FILE]
 
 Forward and backward of a micro-batch of 8 rows of one member, with and without, in turn. Lengths of completions are
-drawn, as uneven as those of a real round. `operations` is counted by the formula of `together`, for the base and for
-the hidden size of a 7B base, without the head, which computes completions only.
+drawn, as uneven as those of a real round. `operations` is counted by `cost`, with padding, for the base and for the
+hidden size of a 7B base, without the head, which computes completions only.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from uneven_rows import completion_lengths
 
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
-from trl_populora.training.shared_prompts import together
+from trl_populora.training.shared_prompts import cost, packs
 
 
 GROUP = 8
@@ -48,13 +48,8 @@ def batch(prompt: int, lengths: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
 def operations(prompt: int, lengths: list[int], hidden: int) -> float:
     """Operations with shared prompts by those without, of matrices and attention in a layer."""
 
-    def cost(tokens: int) -> int:
-        return 24 * hidden**2 * tokens + 4 * hidden * tokens**2
-
-    parts = -(-GROUP // together(prompt, sum(lengths) / GROUP, hidden))
-    size = -(-GROUP // parts)
-    packs = [lengths[i : i + size] for i in range(0, GROUP, size)]
-    return sum(cost(prompt + sum(own) + len(own) - 1) for own in packs) / sum(cost(prompt + one) for one in lengths)
+    width, packed = packs([0] * GROUP, [prompt] * GROUP, lengths, hidden=hidden)
+    return cost(len(packed), width, hidden) / cost(GROUP, prompt + max(lengths), hidden)
 
 
 def measured(

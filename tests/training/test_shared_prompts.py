@@ -1,6 +1,6 @@
 """Prompts that are computed once: what each token sees, which bases can do it, and that nothing else changes."""
 
-from collections import Counter
+import random
 
 import pytest
 import torch
@@ -23,9 +23,10 @@ from tests.tiny import SHAPE, two_layers
 from tests.training.test_scoring import padded_rows
 from trl_populora.population.composition import schedule
 from trl_populora.training.batching import deal
-from trl_populora.training.shared_prompts import pack, prompt_numbers, together
+from trl_populora.training.shared_prompts import cost, pack, packs, prompt_numbers
 
 
+KEYS = ("ids", "mask")
 SHAPES = SHAPE | {"num_hidden_layers": 2}
 BASES = {
     "llama": two_layers,
@@ -68,12 +69,12 @@ def test_each_token_is_predicted_from_its_own_row(batch):
     assert len(set(prompt_numbers(ids[:, :-right], mask[:, :-right], members))) == len(kinds)
     packed = pack(ids, mask, right, members, hidden=hidden)
     if packed is None:
-        assert len(kinds) == len(rows) or hidden == 1
         return
     assert len(kinds) <= len(packed.members) < len(rows)
-    if hidden > 1:
-        assert Counter(packed.members) == Counter(member for member, _ in kinds)
+    assert set(packed.members) == set(members)
     inputs = packed.inputs
+    lengths = [max(len(row[k]) for row in rows) for k in (1, 2)]
+    assert cost(*inputs["input_ids"].shape, hidden) < cost(len(rows), sum(lengths), hidden)
     seen = 0
     for k, cell, i, column in zip(*map(torch.Tensor.tolist, (*packed.places, *packed.targets)), strict=True):
         member, prompt, completion = rows[i]
@@ -124,14 +125,55 @@ def test_log_probabilities_are_those_of_separate_rows(make_trainer, base):
 
 
 @examples(150)
-@given(st.integers(1, 4000), st.integers(1, 4000), st.sampled_from([64, 576, 3584]))
-def test_as_many_are_packed_as_cost_least(prompt, completion, hidden):
-    def cost(k):
-        tokens = prompt + k * completion
-        return (24 * hidden**2 * tokens + 4 * hidden * tokens**2) / k
+@given(st.integers(1, 300), st.integers(0, 300), st.integers(1, 12), st.sampled_from([64, 576, 3584]))
+def test_as_many_are_packed_as_cost_least(prompt, completion, rows, hidden):
+    def total(k):
+        return cost(-(-rows // k), prompt + k * (completion + 1) - 1, hidden)
 
-    best = together(prompt, completion, hidden)
-    assert min(cost(best), cost(best + 1)) == min(map(cost, range(1, 2 * best + 3)))
+    width, packed = packs([0] * rows, [prompt] * rows, [completion] * rows, hidden=hidden)
+    assert sorted(row for own in packed for row in own) == list(range(rows))
+    assert cost(len(packed), width, hidden) == min(map(total, range(1, rows + 1)))
+
+
+def drawn_batch(rng, *, prompts, group, prompt, completion):
+    """Rows of two members, as TRL pads them: groups with a prompt each, completions of very different lengths."""
+    sizes = [rng.randint(1, prompt) for _ in range(2 * prompts)]
+    ends = [max(1, min(3 * completion, int(rng.expovariate(1 / completion)))) for _ in range(2 * prompts * group)]
+    mask = torch.tensor([[i >= prompt - sizes[row // group] for i in range(prompt)] for row in range(len(ends))])
+    ids = torch.arange(len(sizes)).repeat_interleave(group)[:, None] * mask
+    completions = torch.arange(max(ends)) < torch.tensor(ends)[:, None]
+    return {
+        "prompt_ids": ids,
+        "prompt_mask": mask.long(),
+        "completion_ids": completions.long(),
+        "completion_mask": completions.long(),
+        "member_ids": torch.arange(2).repeat_interleave(prompts * group),
+        "advantages": torch.tensor([float(rng.random() < 0.6) for _ in ends]),
+    }
+
+
+@examples(60)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([4, 8, 16]),
+    st.sampled_from([(20, 60), (60, 20), (5, 100)]),
+    st.sampled_from([16, 64, 576]),
+    st.booleans(),
+)
+def test_an_update_never_costs_more_than_without(seed, size, lengths, hidden, idle):
+    """Also with long and uneven completions, and with groups of which only some rows are left."""
+    whole = drawn_batch(random.Random(seed), prompts=4, group=8, prompt=lengths[0], completion=lengths[1])
+    parts = [{name: value[i : i + size] for name, value in whole.items()} for i in range(0, 64, size)]
+    totals = []
+    for share in (False, True):
+        totals.append(0)
+        for batch in deal(parts, ["student"] * 2, leave_out_idle=idle, share_prompts=share, hidden=hidden):
+            ids, mask = (torch.cat([batch[f"{kind}_{name}"] for kind in ("prompt", "completion")], 1) for name in KEYS)
+            given = ids, mask, batch["completion_ids"].shape[1], batch["member_ids"].tolist()
+            packed = pack(*given, hidden=hidden) if share else None
+            shape = ids.shape if packed is None else packed.inputs["input_ids"].shape
+            totals[-1] += cost(*shape, hidden)
+    assert totals[1] <= totals[0]
 
 
 def test_rows_of_a_prompt_share_a_micro_batch():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..population.composition import schedule
-from .shared_prompts import prompt_numbers
+from .shared_prompts import cost, packs, prompt_numbers
 
 
 PROMPT_KEYS = ("prompt_ids", "prompt_mask")
@@ -27,6 +27,7 @@ def deal(
     *,
     leave_out_idle: bool = False,
     share_prompts: bool = False,
+    hidden: int = 1024,
     agree: Callable[[int], int] = int,
 ) -> list[dict[str, Any]]:
     """Divides rows into new micro-batches by [`schedule`], each trimmed to its own longest row.
@@ -40,7 +41,9 @@ def deal(
             Whether to leave out rows whose `"advantages"` are 0 (see [`needed`]). Only for losses in which such a row
             changes neither the gradient nor the number that the loss is divided by.
         share_prompts (`bool`, *optional*, defaults to `False`):
-            Whether rows of one prompt and member come into the same micro-batch where sizes allow.
+            Whether rows of one prompt and member come into the same micro-batch where sizes allow and it costs less.
+        hidden (`int`, *optional*, defaults to 1024):
+            Hidden size of the base, for that cost.
         agree (`Callable[[int], int]`, *optional*):
             With several processes, returns the largest of their numbers of rows. Their micro-batches must have equal
             size, because TRL gathers values of rows.
@@ -51,33 +54,66 @@ def deal(
     """
     first = batches[0]
     whole = {key: _joined([batch[key] for batch in batches]) for key in first}
-    lengths = (whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)).tolist()
+    tokens, completions = (whole[f"{kind}_mask"].sum(1).tolist() for kind in ("prompt", "completion"))
+    lengths = [prompt + completion for prompt, completion in zip(tokens, completions, strict=True)]
     members, rows = whole["member_ids"].tolist(), list(range(len(lengths)))
     if leave_out_idle:
         rows = needed(whole["advantages"].tolist(), members, lengths, multiple=len(batches), agree=agree)
     prompts = prompt_numbers(whole["prompt_ids"], whole["prompt_mask"], members) if share_prompts else None
-    places = schedule(
+    places = arrange(
         [members[row] for row in rows],
-        [lengths[row] for row in rows],
+        [tokens[row] for row in rows],
+        [completions[row] for row in rows],
         roles=roles,
         size=len(rows) // len(batches),
         prompts=None if prompts is None else [prompts[row] for row in rows],
+        hidden=hidden,
     )
     chosen = [[rows[place] for place in batch] for batch in places]
-    completions = whole["completion_mask"].sum(1).tolist()
 
     def cells(rows: list[int]) -> int:
         """Tokens of a micro-batch with its padding."""
-        packed = {row: lengths[row] for row in rows}
-        if prompts is not None:
-            first = {prompts[row]: row for row in rows}
-            packed = {one: lengths[row] - completions[row] for one, row in first.items()}
-            for row in rows:
-                packed[prompts[row]] += completions[row]
-        return len(packed) * max(packed.values())
+        if prompts is None:
+            return len(rows) * max(lengths[row] for row in rows)
+        width, packed = packs(*([one[row] for row in rows] for one in (prompts, tokens, completions)), hidden=hidden)
+        return len(packed) * width
 
     chosen.sort(key=cells, reverse=True)
     return [trim({key: _taken(value, rows) for key, value in whole.items()}) for rows in chosen]
+
+
+def arrange(
+    members: Sequence[int],
+    tokens: Sequence[int],
+    completions: Sequence[int],
+    *,
+    roles: Sequence[str],
+    size: int,
+    prompts: Sequence[int] | None = None,
+    hidden: int = 1024,
+) -> list[list[int]]:
+    """[`schedule`] by length, or by prompt where the packed rows then cost less (see [`packs`]).
+
+    Args:
+        members (`Sequence[int]`), tokens (`Sequence[int]`), completions (`Sequence[int]`):
+            Member of each row, and tokens of its prompt and of its completion.
+        roles, size, prompts: As of [`schedule`].
+        hidden (`int`, *optional*, defaults to 1024): Hidden size of the base.
+
+    Returns:
+        `list[list[int]]`: Row indices of each batch.
+    """
+    lengths = [prompt + completion for prompt, completion in zip(tokens, completions, strict=True)]
+    by_length = schedule(members, lengths, roles=roles, size=size)
+    if prompts is None:
+        return by_length
+
+    def total(batches: list[list[int]]) -> int:
+        taken = [[[one[row] for row in rows] for one in (prompts, tokens, completions)] for rows in batches]
+        packed = [packs(*one, hidden=hidden) for one in taken]
+        return sum(cost(len(rows), width, hidden) for width, rows in packed)
+
+    return min(schedule(members, lengths, roles=roles, size=size, prompts=prompts), by_length, key=total)
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -11,9 +11,9 @@ rows, up to rounding. The idea is that of Prefix Grouper (arXiv 2506.05433), whi
 mask does the same here, and the model stays as it is.
 """
 
-import math
 from collections.abc import Sequence
 from inspect import signature
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -122,23 +122,58 @@ class Packed(NamedTuple):
         return self.unpacked(outputs.log_probs), self.unpacked(outputs.entropy) if entropy else None, None
 
 
-def together(prompt: int, completion: float, hidden: int) -> int:
-    """How many completions to pack behind a prompt, so that each costs least.
+def cost(rows: int, width: int, hidden: int) -> int:
+    """Operations of a pass in each layer, up to a factor. A row of `n` tokens needs `24 h^2 n` in the layer's matrices
+    (of `12 h^2` weights) and `4 h n^2` in its attention, which computes padding and masked pairs as well."""
+    return rows * width * (6 * hidden + width)
 
-    A packed row of `n = prompt + k * completion` tokens costs `24 h^2 n` operations in each layer's matrices (of `12
-    h^2` weights) and `4 h n^2` in its attention, which computes masked pairs as well. Divided by `k`, that is least at
-    the result. Our choice.
+
+def packs(
+    prompts: Sequence[int], tokens: Sequence[int], completions: Sequence[int], *, hidden: int
+) -> tuple[int, list[list[int]]]:
+    """Which rows of a micro-batch to pack together, so that it costs least with its padding.
+
+    Packed rows are filled up to a width: all widths are tried at which one can end. Our choice.
 
     Args:
-        prompt (`int`), completion (`float`): Tokens, of the completions in the mean. hidden (`int`): Hidden size, h.
+        prompts (`Sequence[int]`): Number of the prompt of each row (see [`prompt_numbers`]).
+        tokens (`Sequence[int]`), completions (`Sequence[int]`): Tokens of each row's prompt, and of its completion.
+        hidden (`int`): Hidden size of the base.
+
+    Returns:
+        `tuple[int, list[list[int]]]`: The width, and the rows of each packed row: each alone if nothing costs less.
     """
-    return max(1, int(math.sqrt(prompt * (6 * hidden + prompt)) / max(completion, 1.0)))
+    groups: dict[int, list[int]] = {}
+    for row, number in enumerate(prompts):
+        groups.setdefault(number, []).append(row)
+    if not groups:
+        return 0, []
+    ends = {
+        tokens[rows[0]] + end + k
+        for rows in groups.values()
+        for k, end in enumerate(accumulate(completions[row] for row in rows))
+    }
+    least = max(map(sum, zip(tokens, completions, strict=True)))
+    best = max(tokens) + max(completions), [[row] for row in range(len(prompts))]
+    for width in sorted(end for end in ends if end >= least):
+        packed = []
+        for rows in groups.values():
+            used = width  # nothing fits
+            for row in rows:
+                if used + 1 + completions[row] > width:
+                    packed.append([])
+                    used = tokens[row] - 1
+                packed[-1].append(row)
+                used += 1 + completions[row]
+        if cost(len(packed), width, hidden) < cost(len(best[1]), best[0], hidden) and len(packed) < len(prompts):
+            best = width, packed
+    return best
 
 
 def pack(
     input_ids: Tensor, attention_mask: Tensor, completion: int, members: Sequence[int], *, hidden: int
 ) -> Packed | None:
-    """Packs rows by prompt and member, as many into one as [`together`] says.
+    """Packs rows by prompt and member, as [`packs`] says.
 
     Args:
         input_ids, attention_mask (`torch.Tensor` of shape `(rows, width)`): Prompts, padded on the left, and
@@ -152,15 +187,8 @@ def pack(
     """
     device, ids, used = input_ids.device, input_ids.cpu(), attention_mask.bool().cpu()
     start, width = ids.shape[1] - completion, ids.shape[1]
-    groups: dict[int, list[int]] = {}
-    for row, number in enumerate(prompt_numbers(ids[:, :start], used[:, :start], members)):
-        groups.setdefault(number, []).append(row)
-    packed = []
-    for rows in groups.values():
-        written = used[rows, start:].sum().item() / len(rows)
-        parts = -(-len(rows) // together(int(used[rows[0], :start].sum()), written, hidden))
-        size = -(-len(rows) // parts)
-        packed += [rows[i : i + size] for i in range(0, len(rows), size)]
+    tokens, written = (part.sum(1).tolist() for part in (used[:, :start], used[:, start:]))
+    _, packed = packs(prompt_numbers(ids[:, :start], used[:, :start], members), tokens, written, hidden=hidden)
     if len(packed) == len(members) or not used[:, :start].any(1).all():
         return None
     packed = [packed[i] for i in member_order([members[rows[0]] for rows in packed])]

@@ -28,14 +28,13 @@ from ..diagnostics import RoundSummary
 from ..evolution import Lineage
 from ..generation import Sampler, SamplerFactory
 from ..population import Population
-from ..population.composition import schedule
 from ..reporting.model_card import write_card
 from ..run_files.checkpoint import check_origin, find_checkpoint
 from ..run_files.layout import checkpoint_folder
 from ..run_files.run import hub_id
 from ..run_files.run_folder import RunFolder
 from ..tasks import TaskType
-from .batching import deal, used_columns
+from .batching import arrange, deal, used_columns
 from .callbacks import RoundCallback
 from .changes import note_changes, record_before
 from .config import PopulationSelfPlayConfig
@@ -448,7 +447,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             roles = [member.role for member in self.population.values()]
             idle = not self.beta and self.args.loss_type in TOKEN_LOSSES  # neither a penalty nor a mean over rows
             how = {"leave_out_idle": idle, "share_prompts": self.args.share_prompts, "agree": self.ranks.largest}
-            self._buffered_inputs = deal(self._buffered_inputs, roles, **how)
+            hidden = self.population.base_model.config.get_text_config().hidden_size
+            self._buffered_inputs = deal(self._buffered_inputs, roles, hidden=hidden, **how)
             weigh(self._buffered_inputs, self.accelerator.reduce)
             inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
             self._unseen = len(self._buffered_inputs)
@@ -486,8 +486,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if batch_size and not updates:  # the update's are dealt and trimmed, and routed until backward
             ids, mask = input_ids[:, :-logits_to_keep], attention_mask[:, :-logits_to_keep]
             prompts = prompt_numbers(ids, mask, own) if share else None
-            lengths = attention_mask.sum(1).tolist()
-            chunks = schedule(own, lengths, roles=roles, size=batch_size, prompts=prompts)
+            lengths = mask.sum(1).tolist(), attention_mask[:, -logits_to_keep:].sum(1).tolist()
+            chunks = arrange(own, *lengths, roles=roles, size=batch_size, prompts=prompts, hidden=hidden)
         for rows in chunks:
             places = [own[row] for row in rows]
             columns, spare = used_columns(attention_mask[rows], logits_to_keep)
