@@ -108,6 +108,25 @@ def test_a_loss_of_ones_own_may_ask_for_other_log_probabilities(train):
     assert torch.equal(want, got)
 
 
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "checkpointed"])
+@pytest.mark.parametrize("first", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["after", "before"])
+def test_a_loss_of_ones_own_may_call_the_model_beside_shared_prompts(train, first, again):
+    class CallsItToo(PopulationSelfPlayTrainer):
+        def _compute_loss(self, model, inputs):
+            ids, mask = (
+                torch.cat([inputs[f"prompt_{kind}"], inputs[f"completion_{kind}"]], dim=1) for kind in ("ids", "mask")
+            )
+            terms = [
+                lambda: super(CallsItToo, self)._compute_loss(model, inputs),
+                lambda: model(input_ids=ids, attention_mask=mask).logits[:, -2].square().mean(),
+            ]
+            return sum(term() for term in (terms[::-1] if first else terms))
+
+    settings = dict(optim="sgd", learning_rate=1.0, num_generations=4, gradient_checkpointing=again)
+    want, got = (weights(train(CallsItToo, share_prompts=share, **settings)) for share in (False, True))
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-6)
+
+
 def test_a_loss_of_ones_own_is_told_how_gradients_are_scaled(train, caplog):
     train(Mixed, loss_type="dapo")
     assert "Mixed has a loss of its own, and loss_type='dapo'" in caplog.text
