@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
+    FalconConfig,
+    FalconForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaModel,
@@ -217,6 +219,10 @@ def test_the_micro_batch_with_most_tokens_comes_first():
             ),
             "layers of the kinds full_attention, sliding_attention",
         ),
+        (
+            lambda: FalconForCausalLM(FalconConfig(**SHAPES, alibi=True)),
+            "no way to take a mask for each pair of tokens",
+        ),
         (lambda: BloomForCausalLM(BloomConfig(vocab_size=259, hidden_size=32, n_layer=1, n_head=4)), "has "),
     ],
 )
@@ -237,6 +243,14 @@ def test_a_base_with_positions_of_its_own_is_noticed(make_trainer):
     base.model = Counts(base.config)
     with pytest.raises(ValueError, match="changes log-probabilities of LlamaForCausalLM by .* in the mean"):
         make_trainer(model=base, share_prompts=True)
+
+
+def test_dropout_of_a_base_is_no_difference(make_trainer):
+    """A base made from its configuration is in training mode, in which each pass draws anew."""
+    base = GPT2LMHeadModel(GPT2Config(vocab_size=259, n_embd=32, n_layer=2, n_head=4)).train()
+    modes = {module: module.training for module in base.modules()}
+    make_trainer(model=base, share_prompts=True, noise=0.0)
+    assert modes == {module: module.training for module in modes}
 
 
 def test_a_run_with_shared_prompts_plays_as_one_without(make_trainer):

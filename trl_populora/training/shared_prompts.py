@@ -51,7 +51,8 @@ def check_shareable(base: PreTrainedModel, *, aux_loss: bool) -> None:
 
 
 def check_same(model: nn.Module, base: PreTrainedModel, *, rounded: bool) -> None:
-    """Compares log-probabilities of a small batch with and without shared prompts. All processes must call it.
+    """Compares log-probabilities of a small batch with and without shared prompts, without dropout. All processes must
+    call it.
 
     Args:
         model (`torch.nn.Module`): What the trainer calls.
@@ -59,7 +60,7 @@ def check_same(model: nn.Module, base: PreTrainedModel, *, rounded: bool) -> Non
         rounded (`bool`): Whether it computes in 16 bits.
 
     Raises:
-        ValueError: If their mean difference is above the limit.
+        ValueError: If their mean difference is above the limit, or the base takes no such mask.
     """
     ids = torch.arange(4 * 48, device=base.device).view(4, 48) * 7919 % base.config.get_text_config().vocab_size
     ids[1, :32], ids[3, :32] = ids[0, :32], ids[2, :32]
@@ -69,9 +70,21 @@ def check_same(model: nn.Module, base: PreTrainedModel, *, rounded: bool) -> Non
     labels[:, :32] = -100
     packed = pack(ids, mask, 16, [0] * 4, hidden=1024)
     assert packed is not None  # two prompts, four completions
-    with torch.no_grad():
-        plain = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True).log_probs[:, -16:]
-        shared, _, _ = packed.score(model, entropy=False)
+    training = [module for module in model.modules() if module.training]
+    try:
+        model.eval()
+        with torch.no_grad():
+            plain = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True).log_probs[:, -16:]
+            try:
+                shared, _, _ = packed.score(model, entropy=False)
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:
+                raise ValueError(
+                    f"share_prompts=true: {type(base).__name__} has no way to take a mask for each pair of tokens "
+                    f"({type(error).__name__}: {error}). Set share_prompts to false."
+                ) from error
+    finally:
+        for module in training:
+            module.training = True
     gap, limit = (plain - shared)[mask[:, 32:] == 1].abs().mean().item(), ROUNDED if rounded else EXACT
     if not gap <= limit:
         raise ValueError(
