@@ -2,6 +2,7 @@ import re
 from dataclasses import fields
 
 import pytest
+from transformers import GPT2Config, GPT2LMHeadModel
 from trl import GRPOConfig, TrlParser
 
 from tests.adding import Adding
@@ -324,6 +325,25 @@ def test_a_prompt_and_a_completion_that_the_base_cannot_hold_are_refused(config)
         ValueError, match="num_references=5: a teacher's prompt for code_o has .* than the 2048 of the ba"
     ):
         PopulationSelfPlayTrainer(tiny_model(), args=args, processing_class=tiny_tokenizer(), peft_config=lora())
+
+
+def test_no_row_is_longer_than_the_positions_of_the_base(config):
+    """With an embedding for each, as in GPT-2, one more would be an index out of range."""
+
+    def base():
+        return GPT2LMHeadModel(GPT2Config(vocab_size=259, n_embd=32, n_layer=1, n_head=4, n_positions=420))
+
+    adapters = lora(target_modules=["c_attn"])
+    trainer = PopulationSelfPlayTrainer(
+        base,
+        args=config(task_types=["countdown"], task_kwargs={}),
+        processing_class=tiny_tokenizer(),
+        peft_config=adapters,
+    )
+    assert trainer.source.self_play.lengths.prompt == 412
+    with pytest.raises(ValueError, match="max_prompt_tokens=413.*does not fit into the 420 tokens of the sampler"):
+        args = config(task_types=["countdown"], task_kwargs={}, max_prompt_tokens=413)
+        PopulationSelfPlayTrainer(base(), args=args, processing_class=tiny_tokenizer(), peft_config=adapters)
 
 
 def test_prompts_may_fill_what_completions_leave_of_the_engine(config):

@@ -33,6 +33,7 @@ SHAPES = SHAPE | {"num_hidden_layers": 2}
 BASES = {
     "llama": two_layers,
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPES)),
+    "a window that no row fills": lambda: MistralForCausalLM(MistralConfig(**SHAPES, sliding_window=2048)),
     "gpt2": lambda: GPT2LMHeadModel(
         GPT2Config(vocab_size=259, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
     ),

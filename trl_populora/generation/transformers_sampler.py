@@ -24,6 +24,7 @@ from transformers.generation import (
 
 from ..population import Population
 from ..population.composition import schedule
+from ..population.positions import has_learned_positions
 from ..population.routing import member_order
 from ..self_play.sampling import Completion
 from .noise import gumbel
@@ -69,6 +70,13 @@ class TransformersSampler(Sampler):
         self.stopping = StoppingCriteriaList(stops)
         # Qwen-VL and others keep an offset of positions for each row of the last `generate`.
         self.offset: list[Any] = [one for one in population.base_model.modules() if hasattr(one, "rope_deltas")]
+
+    @property
+    def max_length(self) -> int | None:
+        """Positions of a base with an embedding for each of them; `None` for others, which compute any."""
+        base = self.population.base_model
+        learned = has_learned_positions(base.base_model)
+        return getattr(base.config.get_text_config(), "max_position_embeddings", None) if learned else None
 
     @classmethod
     def settings_of(cls, args: "PopulationSelfPlayConfig") -> dict[str, Any]:

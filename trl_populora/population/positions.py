@@ -22,10 +22,14 @@ def count_positions(backbone: nn.Module) -> list[RemovableHandle]:
     Returns:
         `list[RemovableHandle]`: The hook, if one is needed.
     """
-    learned = any("wpe" in path or "position" in path for path in _embeddings(backbone))
-    if not learned or "position_ids" not in signature(backbone.forward).parameters:
+    if not has_learned_positions(backbone) or "position_ids" not in signature(backbone.forward).parameters:
         return []
     return [backbone.register_forward_pre_hook(_count, with_kwargs=True)]
+
+
+def has_learned_positions(backbone: nn.Module) -> bool:
+    """Whether there is an embedding for each position, and so no row can be longer than these are many."""
+    return any("wpe" in path or "position" in path for path in _embeddings(backbone))
 
 
 def _embeddings(backbone: nn.Module) -> list[str]:

@@ -11,6 +11,7 @@ rows, up to rounding. The idea is that of Prefix Grouper (arXiv 2506.05433), whi
 mask does the same here, and the model stays as it is.
 """
 
+import math
 from collections.abc import Sequence
 from inspect import signature
 from itertools import accumulate
@@ -39,6 +40,8 @@ def check_shareable(base: PreTrainedModel, *, aux_loss: bool) -> None:
     config: Any = base.config.get_text_config()
     attention, kinds = config._attn_implementation, {*(getattr(config, "layer_types", None) or ())}
     window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+    if window and window >= getattr(config, "max_position_embeddings", math.inf):
+        window = None  # no row is as long
     for wrong, why in (
         (attention != "sdpa", f"attn_implementation={attention!r} (only 'sdpa' takes a mask for each pair of tokens)"),
         (kinds - {"full_attention"}, f"layers of the kinds {', '.join(sorted(kinds))}"),
