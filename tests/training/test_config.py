@@ -335,7 +335,7 @@ def test_no_row_is_longer_than_the_positions_of_the_base(config):
 
     adapters = lora(target_modules=["c_attn"])
     trainer = PopulationSelfPlayTrainer(
-        base,
+        base(),
         args=config(task_types=["countdown"], task_kwargs={}),
         processing_class=tiny_tokenizer(),
         peft_config=adapters,
