@@ -37,7 +37,7 @@ LIMITS = {  # seconds of ten minutes, in the order in which stages run; each may
     "canary": 50,
     "learning": 60,
     "engine_step": 240,
-    "shared": 60,
+    "shared": 120,
 }
 BY_NAME = (
     "engine_step",

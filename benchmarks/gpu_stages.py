@@ -89,7 +89,7 @@ def generation(report: Report) -> None:
 
 
 def shared(report: Report) -> None:
-    """An update of a group of 8 rows with `share_prompts`, over one without: prompts of teachers and students."""
+    """An update of four groups of 8 rows with `share_prompts`, over one without: prompts of teachers and students."""
     import torch
     from base_shapes import load
     from shared_prompts import ROWS, measured

@@ -1,10 +1,11 @@
-"""What `share_prompts` saves in an update: one group of 8 completions with their prompts computed once, and 8 times.
+"""What `share_prompts` saves in an update: groups of 8 completions with their prompts computed once, and 8 times.
 
     python benchmarks/shared_prompts.py [--model HuggingFaceTB/SmolLM2-135M-Instruct] [--repeats 3] [--json FILE]
 
-Forward and backward of a micro-batch of 8 rows of one member, with and without, in turn. Lengths of completions are
-drawn, as uneven as those of a real round. `operations` is counted by `cost`, with padding, for the base and for the
-hidden size of a 7B base, without the head, which computes completions only.
+Forward and backward of 32 rows of one member in four groups, in micro-batches of 8 as the trainer arranges them, with
+and without, in turn. Lengths of completions are drawn, as uneven as those of a real round. `operations` is counted by
+`cost`, with padding, for the base and for the hidden size of a 7B base, without the head, which a GPU computes for
+completions only (a CPU also for prompts).
 """
 
 import argparse
@@ -21,10 +22,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from uneven_rows import completion_lengths
 
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+from trl_populora.training.batching import arrange
 from trl_populora.training.shared_prompts import cost, packs
 
 
-GROUP = 8
+GROUP, GROUPS = 8, 4
 ROWS = {
     "countdown of SmolLM2": (73, 12),
     "teachers, short completions": (790, 150),
@@ -36,20 +38,34 @@ ROWS = {
 uneven_rows.py."""
 
 
-def batch(prompt: int, lengths: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows with one prompt, and their mask."""
+def rows_of(prompt: int, lengths: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows in groups of one prompt, and their mask."""
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(10, 250, (GROUP, prompt + max(lengths)), generator=generator)
-    ids[:, :prompt] = ids[0, :prompt]
+    ids = torch.randint(10, 250, (len(lengths), prompt + max(lengths)), generator=generator)
+    ids[:, :prompt] = ids[::GROUP, :prompt].repeat_interleave(GROUP, 0)
     mask = torch.arange(ids.shape[1]) < prompt + torch.tensor(lengths)[:, None]
     return ids, mask.long()
 
 
+def batches(prompt: int, lengths: list[int], hidden: int, *, share: bool) -> list[list[int]]:
+    """Micro-batches as the trainer arranges them."""
+    prompts = [row // GROUP for row in range(len(lengths))] if share else None
+    sizes = {"roles": ["student"], "size": GROUP, "prompts": prompts, "hidden": hidden}
+    return arrange([0] * len(lengths), [prompt] * len(lengths), lengths, **sizes)
+
+
 def operations(prompt: int, lengths: list[int], hidden: int) -> float:
     """Operations with shared prompts by those without, of matrices and attention in a layer."""
-
-    width, packed = packs([0] * GROUP, [prompt] * GROUP, lengths, hidden=hidden)
-    return cost(len(packed), width, hidden) / cost(GROUP, prompt + max(lengths), hidden)
+    plain = sum(
+        cost(len(rows), prompt + max(lengths[row] for row in rows), hidden)
+        for rows in batches(prompt, lengths, hidden, share=False)
+    )
+    shared = 0
+    for rows in batches(prompt, lengths, hidden, share=True):
+        own = [lengths[row] for row in rows]
+        width, packed = packs([row // GROUP for row in rows], [prompt] * len(rows), own, hidden=hidden)
+        shared += cost(len(packed), width, hidden)
+    return shared / plain
 
 
 def measured(
@@ -68,18 +84,19 @@ def measured(
         trainer.model.train()
         trainer.row_members = ["student_0"] * GROUP
 
-        def update(ids: torch.Tensor, mask: torch.Tensor, keep: int, *, share: bool) -> None:
+        def update(ids: torch.Tensor, mask: torch.Tensor, keep: int, parts: list[list[int]], *, share: bool) -> None:
             trainer.args.share_prompts = share
-            logps, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, keep)
-            (logps * mask[:, -keep:]).sum().backward()
+            for part in parts:
+                logps, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, ids[part], mask[part], keep)
+                (logps * mask[part, -keep:]).sum().backward()
             trainer.model.zero_grad()
 
         for kind in kinds:
             prompt, completion = ROWS[kind]
-            lengths = completion_lengths(random.Random(0), GROUP, mean=completion, most=4 * completion)
-            ids, mask = (part.to(device) for part in batch(prompt, lengths))
+            lengths = completion_lengths(random.Random(0), GROUPS * GROUP, mean=completion, most=4 * completion)
+            given = *(part.to(device) for part in rows_of(prompt, lengths)), max(lengths)
             variants = {
-                name: partial(update, ids, mask, max(lengths), share=share)
+                name: partial(update, *given, batches(prompt, lengths, hidden, share=share), share=share)
                 for name, share in (("one", False), ("shared", True))
             }
             for call in variants.values():  # the first to run would pay for new pages
