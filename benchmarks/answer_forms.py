@@ -1,13 +1,14 @@
 """Whether students give one form of answer to all questions, in the finished runs of an experiment on countdown.
 
-    python benchmarks/answer_forms.py runs/experiments/smollm2_learning --exam puzzles \
+    python benchmarks/answer_forms.py runs/experiments/smollm2_learning --exam puzzles --control before \
         --json benchmarks/results/smollm2_learning_forms.json
 
 from the root of a clone, after the experiment. For each run and student: the commonest forms of its answers to the
 exam, with their shares and how many of each are right (a *form* is an answer with N for its numbers, such as
 `N - N - N`), and by blocks of ten rounds, from their tables, `distinct` (`diagnostics.dynamics.distinct`) and *sums*:
 the share of valid proposals that the sum of their numbers solves. And the rounds, from 1, with the alarm "repeated one
-answer", also where a run is older than the alarm.
+answer", also where a run is older than the alarm. With `--control ARM`, the difference in the exam from that arm's run
+of the same seed, paired by question: mean and 95 % interval for other questions.
 """
 
 import argparse
@@ -17,9 +18,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas
 
 from trl_populora.diagnostics.dynamics import distinct, repeats_itself
+from trl_populora.evaluation.statistics import difference
+from trl_populora.experiments.questions import right_by_question
+from trl_populora.reporting.played_run import read_run
 from trl_populora.run_files.layout import EVALUATION_FOLDER, ROUNDS_FOLDER, answers_file
 
 
@@ -31,6 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Forms of the answers of an experiment's students.")
     parser.add_argument("folder", type=Path, help="folder of an experiment")
     parser.add_argument("--exam", required=True, help="name of the exam, as in the results")
+    parser.add_argument("--control", metavar="ARM", help="compare with the run of this arm and the same seed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers to a file")
     options = parser.parse_args()
     found = {}
@@ -41,12 +47,23 @@ def main() -> None:
                 "forms": forms_by_player(pandas.read_parquet(answers)),
                 **repetitions(sorted((place / ROUNDS_FOLDER).glob("*.parquet"))),
             }
+            control = options.folder / (options.control or "") / place.name
+            if options.control not in (None, place.parent.name) and control.is_dir():
+                found[f"{place.parent.name}/{place.name}"]["difference"] = gained(place, control, options.exam)
     if not found:
         parser.error(f"no run in {options.folder} took the exam {options.exam!r}.")
     text = json.dumps(found, indent=1)
     print(text)
     if options.json:
         options.json.write_text(text + "\n", encoding="utf-8")
+
+
+def gained(run: Path, control: Path, exam: str) -> list[float]:
+    """Difference of the share solved, with its interval."""
+    right, before = (right_by_question(read_run(str(one)), exam, of="mean") for one in (run, control))
+    own, others = (np.array([one[key] for key in sorted(before)]) for one in (right, before))
+    found = difference(own, others)
+    return [round(value, 4) for value in (found.difference, found.low, found.high)]
 
 
 def forms_by_player(answers: pandas.DataFrame) -> dict[str, list[dict[str, Any]]]:

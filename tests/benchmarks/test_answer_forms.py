@@ -49,15 +49,19 @@ def test_forms_and_distinct_completions_of_a_run(experiment, tmp_path, monkeypat
     ]
 
 
-def test_the_committed_forms_are_those_of_the_archive(tmp_path, monkeypatch):
-    unpack(RESULTS / "experiments" / "smollm2_learning.tar.xz", tmp_path)
-    out, folder = tmp_path / "out.json", str(tmp_path / "smollm2_learning")
-    monkeypatch.setattr(sys, "argv", ["answer_forms.py", folder, "--exam", "puzzles", "--json", str(out)])
+@pytest.mark.parametrize(("name", "runs"), [("smollm2_learning", 10), ("smollm2_longer", 6)])
+def test_the_committed_forms_are_those_of_the_archive(tmp_path, monkeypatch, name, runs):
+    unpack(RESULTS / "experiments" / f"{name}.tar.xz", tmp_path)
+    out, folder = tmp_path / "out.json", str(tmp_path / name)
+    options = ["--exam", "puzzles", "--control", "before", "--json", str(out)]
+    monkeypatch.setattr(sys, "argv", ["answer_forms.py", folder, *options])
     answer_forms.main()
-    again, kept = (json.loads(path.read_text()) for path in (out, RESULTS / "smollm2_learning_forms.json"))
-    assert len(kept) == 10 and {run: one["forms"] for run, one in again.items()} == {
-        run: one["forms"] for run, one in kept.items()
-    }
+    again, kept = (json.loads(path.read_text()) for path in (out, RESULTS / f"{name}_forms.json"))
+    of_exams = [
+        {run: {key: one.get(key) for key in ("forms", "difference")} for run, one in record.items()}
+        for record in (again, kept)
+    ]
+    assert len(kept) == runs and of_exams[0] == of_exams[1]
 
 
 def test_an_exam_that_nobody_took_is_told(experiment, monkeypatch, capsys):
