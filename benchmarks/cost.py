@@ -30,7 +30,7 @@ FLOPS = 989e12  # dense bfloat16 operations per second of an H200, from its data
 NODE = 8  # GPUs that the recipes with an engine are made for
 MEASURED = {
     "chains/demo.yaml": ("3 min 9 s",),
-    "smollm2-135m/demo.yaml": ("10 min 56 s", "22 min 57 s"),
+    "smollm2-135m/demo.yaml": ("11 min 50 s",),
     "tiny/4t4s.yaml": ("18 min 1 s",),
 }
 """Wall-clock times of recipes, as they stand in docs/performance.md."""
