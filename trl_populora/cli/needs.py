@@ -163,9 +163,11 @@ def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -
 
 def shared_prompts(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -> Iterator[Finding]:
     """How many tokens learning computes, and how many with `share_prompts`, if that is much less."""
+    from ..training.forecast import prompt_rows
+
     prompts = sum(one.learned * one.prompt for one in plan.values())
     completions = sum(one.learned * one.completion for one in plan.values())
-    once = prompts / min(args.num_generations, args.per_device_train_batch_size) + completions
+    once = prompts / prompt_rows(args) + completions
     if args.share_prompts:
         yield f"  learning {once:>7,.0f} tokens, with prompts once for a group (share_prompts)", None
     elif once < 0.8 * (prompts + completions):

@@ -197,6 +197,11 @@ def spare_rows(args: PopulationSelfPlayConfig) -> dict[str, int]:
     return {name: rows for name, rows in {"champions": champions, "extra attempts": attempts}.items() if rows}
 
 
+def prompt_rows(args: PopulationSelfPlayConfig) -> int:
+    """How many rows of a micro-batch can have one prompt."""
+    return min(args.num_generations, args.per_device_train_batch_size)
+
+
 def memory(
     shapes: Shapes, args: PopulationSelfPlayConfig, rounds: dict[str, Phase], *, processes: int = 1, gpu: bool = True
 ) -> dict[str, float]:

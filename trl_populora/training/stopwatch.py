@@ -23,7 +23,7 @@ from ..generation import TransformersSampler
 from ..population import Population
 from ..population.routing import member_order
 from .config import PopulationSelfPlayConfig
-from .forecast import Phase
+from .forecast import Phase, prompt_rows
 
 
 STEPS = 32  # tokens that are sampled of each row of a batch
@@ -139,7 +139,7 @@ def padded_tokens(args: PopulationSelfPlayConfig, rounds: Mapping[str, Phase], m
 
 def sharing(args: PopulationSelfPlayConfig) -> int:
     """How many rows share a prompt in learning."""
-    return min(args.num_generations, args.per_device_train_batch_size) if args.share_prompts else 1
+    return prompt_rows(args) if args.share_prompts else 1
 
 
 def program_seconds(executor: Executor) -> float:

@@ -483,9 +483,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         chunks, hidden = [list(range(len(own)))], self.population.base_model.config.get_text_config().hidden_size
         given = {name for name, value in kwargs.items() if value is not None}
         share = self.args.share_prompts and not args and given <= {"compute_entropy", "compute_aux_loss"}
-        again = updates and any(getattr(module, "gradient_checkpointing", False) for module in self.model.modules())
-        if again and has_own_loss(self, PopulationSelfPlayTrainer):
-            share = False  # backward routes again as now, and this loss may also call the model itself
+        own_loss = share and updates and has_own_loss(self, PopulationSelfPlayTrainer)  # may call the model itself
+        if own_loss and any(getattr(module, "gradient_checkpointing", False) for module in self.model.modules()):
+            share = False  # backward routes again as now
         if batch_size and not updates:  # the update's are dealt and trimmed, and routed until backward
             ids, mask = input_ids[:, :-logits_to_keep], attention_mask[:, :-logits_to_keep]
             prompts = prompt_numbers(ids, mask, own) if share else None
@@ -505,8 +505,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
                     with self.accelerator.autocast():
                         outputs = packed.score(model, entropy=kwargs.get("compute_entropy", False))
             scored.append([None if values is None else pad(values, (0, spare)) for values in outputs])
-            if packed is not None and updates and not again:
-                routing.set(self.row_members)  # a subclass' loss may call the model itself
+            if packed is not None and own_loss:
+                routing.set(self.row_members)
         order = torch.tensor([row for rows in chunks for row in rows], device=input_ids.device).argsort()
         told = tuple(None if parts[0] is None else torch.cat(parts)[order] for parts in zip(*scored, strict=True))
         if updates and told[0] is not None:
