@@ -333,7 +333,7 @@ def test_a_member_that_joined_at_a_resume_replaced_nobody(tmp_path):
     late = [replace(one, name="student_3", version=1) for one in run.last.members[:1]]
     rows = [replace(s, members=(*s.members, *late)) if s.round >= 2 else s for s in run.history]
     (folder / "history.jsonl").write_text("".join(json.dumps(one.to_json()) + "\n" for one in rows))
-    joined = event | {"slot": "student_3", "version": 1, "parents": [("student_0", 0)], "fitness": {}}
+    joined = event | {"slot": "student_3", "version": 1, "parents": [("student_0", 0)], "fitness": {}, "kind": "join"}
     told = "".join(json.dumps({**one, "round": None}) + "\n" for one in (joined, event))
     (folder / "lineage.jsonl").write_text(told)
     run = read_run(str(folder))

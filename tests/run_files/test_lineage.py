@@ -149,6 +149,18 @@ def test_family_tree():
     assert Lineage().family_tree() == ""
 
 
+def test_a_member_that_joined_has_no_founder_in_its_slot():
+    lineage = Lineage()
+    joined = replace(event(10, "b@1", "a@0"), operator="clone", kind="join")
+    lineage.extend([joined, event(20, "a@1", "b@1")])
+    assert lineage.family_tree(["a", "b"]).splitlines() == [
+        "a@0  founder",
+        "  b@1 *  step 10, join",
+        "    a@1 *  step 20, dare",
+    ]
+    assert lineage.founders("b") == {"a"}
+
+
 def test_a_long_line_of_descent():
     lineage = Lineage()
     lineage.extend([event(n, f"a@{n}", f"a@{n - 1}") for n in range(1, 3000)])

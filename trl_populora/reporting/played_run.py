@@ -223,14 +223,10 @@ def _with_rounds(history: list[RoundSummary], lineage: list[dict[str, Any]]) -> 
     if not lineage:
         return [event | {"round": number} for number, event in told]
     first, seen = first_versions(history), lives(history)
-    events: list[dict[str, Any]] = [
-        event | {"round": rounds.get((event["slot"], event["version"]))} for event in lineage
-    ]
-    for event in events:
-        slot = event["slot"]
-        if event["round"] is None and first.get(slot) == event["version"] and seen[slot][0] > history[0].round:
-            event |= {"round": seen[slot][0], "kind": "join"}
-    return events
+    for event in lineage:
+        if event.get("kind") == "join" and first.get(event["slot"]) == event["version"]:
+            rounds[event["slot"], event["version"]] = seen[event["slot"]][0]
+    return [event | {"round": rounds.get((event["slot"], event["version"]))} for event in lineage]
 
 
 def _adapters(folder: str) -> str | None:

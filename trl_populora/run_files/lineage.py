@@ -29,8 +29,9 @@ class Birth:
         learning_rate (`float`, *optional*): The child's learning rate, if it does not keep that of the slot.
         temperature (`float`, *optional*): Its sampling temperature as a multiple of the run's, if it does not
             keep that of the slot.
-        kind (`str`): `"replacement"`, `"migration"` for a copy from another island, or `"import"` for a founder with
-            an initial adapter. The parent of an import is its folder or Hub repository.
+        kind (`str`): `"replacement"`, `"migration"` for a copy from another island, `"join"` for a copy that joined
+            at a resume, or `"import"` for a founder with an initial adapter. The parent of an import is its folder or
+            Hub repository.
     """
 
     slot: str
@@ -139,10 +140,11 @@ class Lineage:
                 first, including those without an event.
         """
         children: dict[tuple[str, int], list[EvolutionEvent]] = {}
-        seen = dict.fromkeys((name, 0) for name in names)
+        joined = {event.slot for event in self.events if event.kind == "join"}  # without a founder in their slots
+        seen = dict.fromkeys((name, 0) for name in names if name not in joined)
         for event in self.events:
             children.setdefault(event.parents[0], []).append(event)
-            seen.update(dict.fromkeys([*event.parents, (event.slot, 0)]))
+            seen.update(dict.fromkeys([*event.parents, *[(event.slot, 0)] * (event.slot not in joined)]))
         latest = self._latest()
         foreign = {name for event in self.events if event.kind == "import" for name, _ in event.parents}
         lines = []
@@ -172,5 +174,5 @@ def _number(value: float | None) -> float:
 
 def _story(event: EvolutionEvent) -> str:
     others = ", ".join(f"{name}@{version}" for name, version in event.parents[1:])
-    made = "import" if event.kind == "import" else event.operator
+    made = event.kind if event.kind in ("import", "join") else event.operator
     return f"step {event.step}, {made}" + (f" with {others}" if others else "")

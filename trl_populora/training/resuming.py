@@ -165,6 +165,7 @@ def _copy_of(population: Population, parent: Member, name: str, *, with_rate: bo
         parents=((parent.id, parent.version),),
         factors=population.factors(parent.id),
         fitness={},
+        kind="join",
         learning_rate=parent.learning_rate if with_rate else None,
         temperature=parent.temperature,
     )
