@@ -104,6 +104,7 @@ def test_the_dial_sets_the_batch(config):
         ({"learning_rate": "fast"}, "learning_rate='fast' must be a number"),
         ({"use_vllm": "no"}, "use_vllm='no' must be true or false"),
         ({"model_init_kwargs": 5}, "model_init_kwargs=5 must be a mapping, or unset"),
+        ({"model_init_kwargs": {"torch_dtype": "bfloat16"}}, "torch_dtype in model_init_kwargs.*the setting is dtype"),
         ({"chat_template_kwargs": [1]}, "chat_template_kwargs=.1. must be a mapping"),
         ({"gradient_checkpointing_kwargs": [1]}, "gradient_checkpointing_kwargs=.1. must be a mapping"),
         ({"gradient_checkpointing_kwargs": "abc"}, "gradient_checkpointing_kwargs='abc' must be a mapping"),

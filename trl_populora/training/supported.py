@@ -240,6 +240,10 @@ def _hardware(args: PopulationSelfPlayConfig) -> Rules:
         "shard_base=true, which shards only the base)",
     )
     yield (args.gradient_checkpointing_kwargs or {}).get("use_reentrant"), "reentrant gradient checkpointing"
+    yield (
+        "torch_dtype" in (args.model_init_kwargs or {}),
+        "torch_dtype in model_init_kwargs, in place of which TRL would take float32 (the setting is dtype)",
+    )
     several = args.world_size > 1 and args.num_students + args.num_teachers * (not args.shared_member) > 1
     why = "with several processes and members: a process need not have rows of all members"
     yield several and args.ddp_find_unused_parameters is False, f"ddp_find_unused_parameters=False {why}"
