@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from trl_populora import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+from trl_populora.integrations import resolve_base
 from trl_populora.training import construction
 
 
@@ -57,6 +58,18 @@ def test_a_name_that_only_recipes_know_is_not_looked_for_on_the_hub(monkeypatch)
     )
     with pytest.raises(ValueError, match=r"model='tiny' is a name of recipes: pass .*resolve_base\('tiny'\)"):
         construction._load_base("tiny", args, None)
+
+
+def test_what_the_base_does_not_take_is_told():
+    args = SimpleNamespace(
+        n_gpu=1,
+        trust_remote_code=False,
+        model_init_kwargs={"load_in_4bit": True},
+        distributed_state=SimpleNamespace(distributed_type="NO"),
+        device=torch.device("cpu"),
+    )
+    with pytest.raises(ValueError, match="model_init_kwargs: .* argument 'load_in_4bit'. Give"):
+        construction._load_base(resolve_base("tiny"), args, None)
 
 
 def test_several_gpus_in_one_process_are_refused_before_the_base_is_loaded(monkeypatch, tmp_path):

@@ -210,8 +210,15 @@ def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: A
         raise ValueError(
             f"model={name!r} is a name of recipes: pass trl_populora.integrations.resolve_base({name!r})."
         )
-    with damage_told(f"the base {name!r}"):
-        return create_model_from_path(name, **init_kwargs)
+    try:
+        with damage_told(f"the base {name!r}"):
+            return create_model_from_path(name, **init_kwargs)
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        raise ValueError(
+            f"model_init_kwargs: {error}. Give arguments of from_pretrained, or settings of the model's configuration."
+        ) from error
 
 
 def make_rewards_and_datasets(
