@@ -24,7 +24,7 @@ from .checks import (
 )
 from .nested import Parts, complete
 from .round_shape import RoundShape, assumed_processes, check_processes, derive_batch
-from .supported import check_supported
+from .supported import check_deepspeed, check_supported
 
 
 @documented
@@ -310,6 +310,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         for name, choices in (enums | strategies).items():
             check_choice(name, getattr(self, name), [one.value for one in choices])
         check_population(self)
+        check_deepspeed(self)
         processes = derive_batch(self)
         if self.num_teachers and self.is_probed:
             if self.num_generations_eval is None:

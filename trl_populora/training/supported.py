@@ -66,11 +66,24 @@ def check_supported(args: PopulationSelfPlayConfig) -> None:
     Raises:
         ValueError: With the name of every such setting.
     """
-    rules = chain(
-        _values(args), _objective(args), _engine(args), _hardware(args), _data(args), _mode(args), _saving(args)
+    _refuse(
+        chain(_values(args), _objective(args), _engine(args), _hardware(args), _data(args), _mode(args), _saving(args))
     )
-    problems = [text for refused, text in rules if refused]
-    if problems:
+
+
+def check_deepspeed(args: PopulationSelfPlayConfig) -> None:
+    """Refuses DeepSpeed, before transformers looks for its package and reads its file.
+
+    Raises:
+        ValueError: With what to use in its place.
+    """
+    refused = args.deepspeed is not None or launched_with("DEEPSPEED")
+    advice = "launch with distributed_type MULTI_GPU; for a base too large for one GPU set shard_base=true"
+    _refuse(iter([(refused, f"DeepSpeed partitions adapters and optimizer ({advice})")]))
+
+
+def _refuse(rules: Rules) -> None:
+    if problems := [text for refused, text in rules if refused]:
         raise ValueError(
             "Not supported with a population: " + "; ".join(problems) + ". Change or remove these settings."
         )
@@ -228,11 +241,6 @@ def _hardware(args: PopulationSelfPlayConfig) -> Rules:
     yield (
         compiler.lower() != "no",
         f"the launcher's dynamo_backend: {compiler}, which would recompile every batch: hooks route the rows",
-    )
-    yield (
-        args.deepspeed is not None or launched_with("DEEPSPEED"),
-        "DeepSpeed partitions adapters and optimizer (launch with distributed_type "
-        "MULTI_GPU; for a base too large for one GPU set shard_base=true)",
     )
     yield (
         bool(args.fsdp) or launched_with("FSDP"),
