@@ -139,6 +139,8 @@ def test_the_dial_sets_the_batch(config):
         ({"weight_metrics_interval": -1}, "weight_metrics_interval=-1"),
         ({"load_best_model_at_end": True, "eval_strategy": "no", "save_strategy": "no"}, "load_best_model_at_end"),
         ({"gradient_checkpointing_kwargs": {"use_reentrant": True}}, "reentrant"),
+        ({"bf16_full_eval": True}, "bf16_full_eval=True would round the members' own weights"),
+        ({"fp16_full_eval": True}, "fp16_full_eval=True would round the members' own weights"),
         ({"deepspeed": "no_such_file.json"}, "DeepSpeed partitions adapters .* set shard_base=true"),
         ({"sync_ref_model": True}, "sync_ref_model"),
         ({"repetition_penalty": 1.2}, "repetition_penalty=1.2"),

@@ -32,6 +32,8 @@ ALLOWED = {
     "generation_kwargs": (({}, None), "would be ignored, or sample off-policy"),
     "cache_implementation": ((None,), "would be ignored"),
     "fp16": ((False,), "overflows (use bf16=true)"),
+    "bf16_full_eval": ((False,), "would round the members' own weights in trainer.evaluate()"),
+    "fp16_full_eval": ((False,), "would round the members' own weights in trainer.evaluate()"),
     "torch_compile": ((False,), "would recompile every batch: hooks route the rows"),
     "auto_find_batch_size": ((False,), "is not possible: a round has a fixed number of rows"),
     "eval_on_start": (
