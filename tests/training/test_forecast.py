@@ -204,6 +204,15 @@ def test_a_packed_base(config):
     assert {name: plain[name] for name in same} == {name: packed[name] for name in same}
 
 
+@pytest.mark.parametrize(
+    ("optim", "moments"), [("adamw_8bit", 0.5), ("ademamix", 3.0), ("ademamix_8bit", 0.75), ("lion_8bit", 0.25)]
+)
+def test_moments_of_optimizers(config, optim, moments):
+    """In float32 weights, as counted in bitsandbytes 0.50, without the scales of its blocks."""
+    parts = memory(Shapes.of(CONFIG, ["q_proj"]), config(optim=optim), ROUNDS)
+    assert parts["optimizer"] == moments * parts["adapters"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("nested", [True, False])
 def test_a_packed_base_is_as_large_as_counted(tmp_path, nested):

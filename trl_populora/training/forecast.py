@@ -332,6 +332,5 @@ def packed_bytes(config: Any) -> float | None:
 
 def _moments(optim: str) -> float:
     """Moments in units of the float32 weights, by the name of the optimizer."""
-    if "8bit" in optim:
-        return 0.5
-    return 2.0 if "adam" in optim else 1.0
+    moments = 3.0 if "ademamix" in optim else 2.0 if "adam" in optim else 1.0
+    return moments / 4 if "8bit" in optim else moments
