@@ -204,6 +204,16 @@ def test_a_packed_base(config):
     assert {name: plain[name] for name in same} == {name: packed[name] for name in same}
 
 
+def test_a_divided_base_is_not_only_its_share(config):
+    """Embeddings, LM head and two layers are whole on each process, as docs/scaling.md has it."""
+    shapes, four = Shapes.of(CONFIG, ["q_proj"]), {"processes": 4}
+    whole, divided = (memory(shapes, config(shard_base=shard), ROUNDS, **four) for shard in (False, True))
+    model = LlamaForCausalLM(CONFIG)
+    ends = [model.lm_head, model.model.embed_tokens, model.model.norm, *model.model.layers[:2]]
+    gathered = sum(p.numel() for part in ends for p in part.parameters())
+    assert divided["base"] == whole["base"] / 4 + 4 * gathered
+
+
 @pytest.mark.parametrize(
     ("optim", "moments"), [("adamw_8bit", 0.5), ("ademamix", 3.0), ("ademamix_8bit", 0.75), ("lion_8bit", 0.25)]
 )

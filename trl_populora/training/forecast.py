@@ -59,6 +59,8 @@ class Shapes:
         cached (`int`): Elements of the KV cache per token. bytes (`int`): Bytes of a weight as stored on disk.
         linear, widest (`int`): Number of weights in all linear layers except the LM head (those that quantisation
             packs), and in the largest of these layers.
+        gathered (`int`): Parameters of a divided base that a process holds whole, beside its share: embeddings, LM
+            head, last norm and two layers.
     """
 
     parameters: int
@@ -71,6 +73,7 @@ class Shapes:
     bytes: int
     linear: int
     widest: int
+    gathered: int
 
     @property
     def inside(self) -> float:
@@ -97,9 +100,10 @@ class Shapes:
             model = AutoModelForCausalLM.from_config(config)
         check_modules(model, targets, option="lora_target_modules")
         head, text = model.get_output_embeddings(), config.get_text_config()
-        kinds = (nn.Linear, Conv1D)  # the latter in GPT-2
-        sizes = [one.weight.numel() for one in model.modules() if isinstance(one, kinds) and one is not head]
-        parameters = model.num_parameters()
+        linear = (nn.Linear, Conv1D)  # the latter in GPT-2
+        sizes = [one.weight.numel() for one in model.modules() if isinstance(one, linear) and one is not head]
+        parameters, kinds = model.num_parameters(), model._no_split_modules or ()
+        blocks = [sum(p.numel() for p in one.parameters()) for one in model.modules() if type(one).__name__ in kinds]
         try:
             with torch.device("meta"):
                 get_peft_model(model, LoraConfig(r=1, target_modules=targets, task_type=TaskType.CAUSAL_LM))
@@ -119,6 +123,7 @@ class Shapes:
             bytes=2 if str(config.dtype).removeprefix("torch.") in HALVES else 4,
             linear=sum(sizes),
             widest=max(sizes),
+            gathered=parameters - sum(blocks) + 2 * max(blocks, default=0),
         )
 
 
@@ -244,7 +249,7 @@ def memory(
     kept = shapes.layers * shapes.hidden * weight + layer if args.gradient_checkpointing else shapes.layers * layer
     kept += (BACKWARD[0] * shapes.hidden + BACKWARD[1] * shapes.intermediate) * number
     parts = {
-        "base": base / (processes if args.shard_base else 1),
+        "base": base / processes + shapes.gathered * weight if args.shard_base else base,
         "adapters": (adapters + args.num_guests) * one,
         "gradients": adapters * one,
         "optimizer": adapters * one * _moments(str(getattr(args.optim, "value", args.optim))),
