@@ -28,6 +28,7 @@ WORDS = {
     list: "a list",
     dict: "a mapping",
 }
+SEVERAL = {int: " of whole numbers", float: " of numbers", str: " of texts"}
 SAME = {tuple: list, Mapping: dict}  # a hint -> what values of it are given as
 ENTRY = re.compile(r"^( +)(\w+) \(.+\):((?:\n\1 +\S.*)+)", re.MULTILINE)  # of a docstring: a field and its text
 EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")  # a number in YAML 1.2, text in YAML 1.1
@@ -186,8 +187,8 @@ def describe(hint: Any) -> str:
     """What a value of this type is called in a message, such as "a whole number, or unset"."""
     kinds = _kinds(hint)
     words = [WORDS[kind] for kind in kinds if kind in WORDS and not (kind is str and dict in kinds)]
-    texts = get_args(kinds.get(list))[:1] == (str,)
-    words = [f"{word} of texts" if texts and word == WORDS[list] else word for word in words]
+    several = SEVERAL.get(next(iter(get_args(kinds.get(list))), None), "")
+    words = [word + several if word == WORDS[list] else word for word in words]
     return " or ".join(words) + (", or unset" if NoneType in kinds else "")
 
 

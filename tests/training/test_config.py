@@ -82,7 +82,7 @@ def test_the_dial_sets_the_batch(config):
         ({"warmup_steps": float("inf")}, "warmup_steps=inf must be finite"),
         ({"reward_weights": [1.0, float("nan")]}, "reward_weights=.1.0, nan. must be finite"),
         ({"reward_weights": [0.0, 0]}, "reward_weights=.0.0, 0.0.: nothing would be learned"),
-        ({"reward_weights": ["one"]}, "reward_weights=.'one'. must be a list"),
+        ({"reward_weights": ["one"]}, "reward_weights=.'one'. must be a list of numbers"),
         ({"logging_steps": float("nan")}, "logging_steps=nan must be finite"),
         ({"save_steps": float("inf")}, "save_steps=inf must be finite"),
         ({"save_steps": 0}, "save_steps=0.0 must be a whole number of at least 1, or a share"),
