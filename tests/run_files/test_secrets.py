@@ -29,6 +29,7 @@ def test_texts_of_secret_names_are_hidden(name):
 )
 def test_everything_else_stays(settings):
     assert without_secrets(settings) == settings and not list(find_secrets(settings))
+    assert not list(find_secrets({"learning_rate": float("nan")}))  # not equal to itself
 
 
 def test_logins_in_urls_are_hidden():

@@ -38,7 +38,7 @@ def find_secrets(value: Any, place: str = "") -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for i, own in enumerate(value):
             yield from find_secrets(own, f"{place}[{i}]")
-    elif without_secrets(value) != value:
+    elif isinstance(value, str) and without_secrets(value) != value:
         yield place
 
 
