@@ -197,6 +197,14 @@ def test_the_table_says_what_the_record_says(finished):
     assert row == ["exam", "two", "1", "of", "2", "0.5", "+0.25", "-", "-", "-"]
 
 
+def test_names_of_measures_are_no_markup(finished, plan):
+    plan.given["measures"]["of [bold] [/red] :fire:"] = plan.given["measures"]["solved"]
+    record, _ = finished()
+    with ExperimentView({}, file=(told := io.StringIO())) as view:
+        view.tables(record)
+    assert "of [bold] [/red] :fire:" in told.getvalue()
+
+
 def test_progress_tells_the_time_left():
     clock = iter(range(0, 10_000, 100)).__next__
     view = ExperimentView({"a/0": 10, "b/0": 10}, file=(told := io.StringIO()), clock=clock)

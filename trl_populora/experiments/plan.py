@@ -155,6 +155,8 @@ class Experiment:
             _check_settings(own or {}, f"arms.{arm}")
         _check_settings(self.settings, "settings")
         for name, measure in self.parsed_measures.items():
+            if not isinstance(name, str):
+                raise ValueError(f"the name {name!r} of a measure must be text: write it in quotes.")
             if measure.exam is not None and measure.exam not in self.exams:
                 hint = suggest(measure.exam, self.exams)
                 raise ValueError(

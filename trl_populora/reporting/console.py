@@ -16,7 +16,8 @@ def new_console(file: TextIO | None = None) -> Console:
     stream = steady(sys.stdout if file is None else file)
     plain: dict[str, Any] = {} if stream.isatty() else {"width": PLAIN_WIDTH, "color_system": None}
     # In a notebook, rich would show all in the cell.
-    return Console(file=stream, **plain, force_jupyter=None if file is None else False)
+    # Names of users are no markup.
+    return Console(file=stream, **plain, force_jupyter=None if file is None else False, markup=False, emoji=False)
 
 
 def redraws(console: Console) -> bool:

@@ -224,7 +224,7 @@ def new_table(first: str, *others: str, plain: bool) -> Table:
 
 def print_table(table: Table, width: int = 119) -> None:
     """Write a table to standard output as plain text."""
-    console = Console(width=width, color_system=None, highlight=False)
+    console = Console(width=width, color_system=None, highlight=False, markup=False, emoji=False)
     with console.capture() as drawn:
         console.print(table)
     sys.stdout.write(printable(drawn.get()))  # errors are the caller's, where the console would end the process
