@@ -65,7 +65,7 @@ def test_mappings_are_changed_key_by_key():
     [
         ({"control": "tow"}, "plan.yaml: control='tow' is no arm. Did you mean 'two'"),
         ({"seeds": [0, 1, 0]}, "names 0 twice"),
-        ({"seeds": ["a"]}, "seeds="),
+        ({"seeds": ["1"]}, r"seeds=\['1'\] must be a list of whole numbers"),
         ({"seeds": [0, -1]}, r"seeds=\[0, -1\]: -1 must be from 0 to 4294967295"),
         ({"seeds": [2**32]}, "4294967296 must be from 0 to 4294967295"),
         ({"seeds": []}, "at least one"),
@@ -84,6 +84,8 @@ def test_mappings_are_changed_key_by_key():
         ({"arms": {"one": 3, "two": {}}}, "arms.one=3 must be a mapping"),
         ({"arms": {"a/b": {}}, "control": "a/b"}, "needs a name of letters"),
         ({"arms": {"results.json": {}}, "control": "results.json"}, "'results.json' needs another name"),
+        ({"measures": {"m": {"metric": "a", "of": "best"}}}, "measures.m: of='best' is for exams"),
+        ({"measures": {True: {"metric": "a"}}}, "the name True of a measure must be text"),
         ({"measures": {"m": 1}}, "measures.m=1 must be a mapping"),
         ({"jobs": 0}, "jobs=0"),
         ({"exams": ["a", "a"]}, "an exam twice"),

@@ -59,6 +59,8 @@ class Measure:
             raise ValueError(f"last={self.last} must be at least 1 round.")
         if self.of not in KINDS:
             raise ValueError(f"of={self.of!r} must be one of {list(KINDS)}.")
+        if self.metric is not None and self.of != "mean":
+            raise ValueError(f"of={self.of!r} is for exams: leave it out, or name one of `exams` instead of a metric.")
 
 
 class Asked(NamedTuple):
