@@ -216,6 +216,13 @@ def test_progress_tells_the_time_left():
     ]
 
 
+def test_intervals_of_exams_along_the_run_are_cut(finished):
+    record, comparison = finished()
+    record["measures"]["solved"] = {"metric": "exam/held_out/mean"}
+    record["means"]["solved"]["two"] = {"mean": 0.9375, "low": -0.1, "high": 1.2}
+    assert "0.9375 [0, 1]" in experiment_page(record, comparison)
+
+
 def test_the_page_says_what_is_missing(finished):
     html = experiment_page(*finished(instead={"two/1": "raise SystemExit('broken')"}))
     for expected in ("Which is better?", "Hypothesis 1: The second is.", "two/1 is failed", "One seed only: two"):

@@ -12,6 +12,7 @@ from .experiment_view import ends, judged, results_remarks, with_interval
 from .page import Cell, Column, Facts, Section, Table, Text, render_page
 from .page.figures import look
 from .page.formats import NOTHING
+from .played_run import EXAMS
 
 
 def experiment_page(record: Mapping[str, Any], comparison: Comparison | None) -> str:
@@ -137,7 +138,9 @@ def _told(measure: Mapping[str, Any]) -> str:
 
 
 def _is_share(measure: Mapping[str, Any]) -> bool:
-    return measure.get("exam") is not None or any(metric.unit == "0 to 1" for metric in matching(measure["metric"]))
+    if measure.get("exam") is not None or measure["metric"].startswith(EXAMS):
+        return True
+    return any(metric.unit == "0 to 1" for metric in matching(measure["metric"]))
 
 
 def _mean(mean: Mapping[str, Any], *, share: bool) -> str:
