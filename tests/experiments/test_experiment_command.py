@@ -68,6 +68,20 @@ def test_initial_adapters_are_looked_for_before_the_first_run(populora, plan, ca
     assert populora() == 0  # all have begun
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"model_name_or_path": "./base"}, "model='./base': no such folder"),
+        ({"reward_funcs": "math.nothing"}, "reward_funcs: 'math.nothing': the module 'math' has no 'nothing'"),
+        ({"sampler": "math:Nothing"}, "sampler: 'math:Nothing': the module 'math' has no 'Nothing'"),
+    ],
+)
+def test_what_an_arm_names_is_looked_for_before_the_first_run(populora, plan, capsys, settings, said):
+    plan.read(arms={"one": {}, "two": settings})
+    assert populora() == 2 and f"arm 'two': {said}" in capsys.readouterr().err
+    assert not (plan.folder / "out").exists()
+
+
 def test_one_job_alone(populora, plan, capsys):
     assert populora("--only", "two/1") == 0
     assert (plan.folder / "out/two/seed_1/population.json").exists()

@@ -14,7 +14,7 @@ from ..reporting.played_run import EXAMS
 from ..run_files.files import write_file
 from ..run_files.layout import SUBMITTED_FOLDER
 from ..run_files.secrets import find_secrets
-from ..settings import suggest
+from ..settings import as_mapping, suggest
 from .jobs import begun
 from .launchers import slurm_executor
 from .plan import Experiment, Job
@@ -117,7 +117,8 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
 
 
 def check_sources(experiment: Experiment, base: Mapping[str, Any], jobs: Sequence[Job]) -> None:
-    """Looks for the initial adapters of runs that have not begun. Those on the Hub are downloaded.
+    """Looks for the base's folder, the reward functions, the sampler and the initial adapters of runs that have not
+    begun. Adapters on the Hub are downloaded.
 
     Args:
         experiment ([`Experiment`]): What is planned.
@@ -127,18 +128,24 @@ def check_sources(experiment: Experiment, base: Mapping[str, Any], jobs: Sequenc
     Raises:
         ValueError: If one does not exist. Adapters that another run of the experiment will write are not looked for.
     """
+    from ..integrations.base_models import check_folder
+    from ..integrations.user_data import load_rewards, load_sampler
     from ..training.initial_adapters import find_sources, source_names
 
     own = os.path.join(os.path.abspath(experiment.output), "")
     for arm, job in {job.arm: job for job in jobs if not begun(job)}.items():
         recipe = experiment.run_recipe(base, job)
-        for name in source_names(recipe.get("initial_adapters") or ()):
-            if isinstance(name, str) and os.path.abspath(name).startswith(own):
-                continue
-            try:
-                find_sources([name])
-            except ValueError as error:
-                raise ValueError(f"arm {arm!r}: {error}") from None
+        rewards = recipe.get("reward_funcs") or []
+        try:
+            check_folder(recipe["model_name_or_path"])
+            load_rewards([rewards] if isinstance(rewards, str) else rewards)
+            if sampler := recipe.get("sampler"):
+                load_sampler(sampler, as_mapping(recipe.get("sampler_kwargs")))
+            for name in source_names(recipe.get("initial_adapters") or ()):
+                if not (isinstance(name, str) and os.path.abspath(name).startswith(own)):
+                    find_sources([name])
+        except ValueError as error:
+            raise ValueError(f"arm {arm!r}: {error}") from None
 
 
 def parse_settings(recipe: Mapping[str, Any]) -> PopulationSelfPlayConfig:
