@@ -197,6 +197,13 @@ def test_the_table_says_what_the_record_says(finished):
     assert row == ["exam", "two", "1", "of", "2", "0.5", "+0.25", "-", "-", "-"]
 
 
+def test_long_names_and_numbers_of_the_table_are_not_cut(finished):
+    record, _ = finished(arms={"one": {}, "two_" * 30: {}})
+    with ExperimentView({}, file=(told := io.StringIO())) as view:
+        view.tables(record)
+    assert "…" not in told.getvalue()
+
+
 def test_names_of_measures_are_no_markup(finished, plan):
     plan.given["measures"]["of [bold] [/red] :fire:"] = plan.given["measures"]["solved"]
     record, _ = finished()

@@ -89,6 +89,8 @@ def results_table(record: Mapping[str, Any], *, plain: bool = False) -> Table:
     headings = ("measure", "arm", "seeds", "mean", "minus control (95% interval)", "other questions", "g", "clear")
     table = new_table(*headings, plain=plain)
     table.columns[1].justify = "left"
+    for column in table.columns:
+        column.overflow = "fold"  # names and numbers are not cut
     found = {(one["measure"], one["arm"]): one for one in record["differences"]}
     for measure, values in record["values"].items():
         for arm, own in values.items():
