@@ -191,7 +191,8 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             cosines between members of a role. 0 turns them off.
         probe_kwargs (`dict[str, Any]` or `str`, *optional*):
             Fields of [`ProbeSettings`]. A probe is an evaluation by exams and by games against the first members.
-            Probes happen at the start and at the steps of `eval_strategy`. There are none with `eval_strategy="no"`.
+            Probes happen at the start, at the steps of `eval_strategy` and at the end. There are none with
+            `eval_strategy="no"`.
 
         > Parameters that control the run's folder
 
