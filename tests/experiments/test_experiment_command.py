@@ -82,6 +82,22 @@ def test_what_an_arm_names_is_looked_for_before_the_first_run(populora, plan, ca
     assert not (plan.folder / "out").exists()
 
 
+def test_metrics_of_reward_functions_are_looked_for_before_the_first_run(populora, plan, capsys):
+    measures = {"m": {"metric": "students/rewards/sqrt/mean"}}
+    plan.read(
+        settings={"reward_funcs": ["math.sqrt"]}, measures=measures | {"n": {"metric": "students/rewards/sqr/mean"}}
+    )
+    assert populora() == 2
+    assert "measures.n: its rounds have no metric 'students/rewards/sqr/mean'. Did you" in capsys.readouterr().err
+    plan.read(measures=measures)  # without reward functions
+    assert (
+        populora() == 2
+        and "'students/rewards/sqrt/mean'. Reward functions in self-play: []" in capsys.readouterr().err
+    )
+    plan.read(settings={"reward_funcs": ["math.sqrt"]}, measures=measures)
+    assert populora() == 0
+
+
 def test_one_job_alone(populora, plan, capsys):
     assert populora("--only", "two/1") == 0
     assert (plan.folder / "out/two/seed_1/population.json").exists()

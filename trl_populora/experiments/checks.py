@@ -138,7 +138,8 @@ def check_sources(experiment: Experiment, base: Mapping[str, Any], jobs: Sequenc
         rewards = recipe.get("reward_funcs") or []
         try:
             check_folder(recipe["model_name_or_path"])
-            load_rewards([rewards] if isinstance(rewards, str) else rewards)
+            functions = load_rewards([rewards] if isinstance(rewards, str) else rewards)
+            _check_reward_metrics(experiment, functions, self_play=recipe.get("num_teachers") != 0)
             if sampler := recipe.get("sampler"):
                 load_sampler(sampler, as_mapping(recipe.get("sampler_kwargs")))
             for name in source_names(recipe.get("initial_adapters") or ()):
@@ -225,6 +226,20 @@ def _check_metrics(experiment: Experiment, args: PopulationSelfPlayConfig, probe
             continue
         hint = suggest(measure.metric, sorted(known), 'The page "Metrics" of the documentation lists them.')
         raise ValueError(f"measures.{name}: its rounds have no metric {measure.metric!r}. {hint}")
+
+
+def _check_reward_metrics(experiment: Experiment, functions: Sequence[Any], *, self_play: bool) -> None:
+    from ..training.reward_functions import numbered
+
+    names = [getattr(one, "__name__", "") for one in functions]
+    known = numbered(["self_play_reward", *names]) if self_play and names else []
+    if not all(names):  # TRL names an object by its class or otherwise
+        return
+    told = [f"{begin}{one}/{kind}" for begin in OPEN for one in known for kind in ("mean", "std")]
+    for name, measure in experiment.parsed_measures.items():
+        if (measure.metric or "").startswith(OPEN) and measure.metric not in told:
+            hint = suggest(measure.metric, told, f"Reward functions in self-play: {names if self_play else []}.")
+            raise ValueError(f"measures.{name}: its rounds have no metric {measure.metric!r}. {hint}")
 
 
 def _exams(experiment: Experiment, args: PopulationSelfPlayConfig) -> list[Exam]:
