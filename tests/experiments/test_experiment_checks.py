@@ -7,7 +7,7 @@ import pytest
 from tests.reporting.conftest import make_round
 from trl_populora.diagnostics import round_metrics
 from trl_populora.experiments import read_experiment
-from trl_populora.experiments.checks import OPEN, check, known_metrics, parse_settings, run_size
+from trl_populora.experiments.checks import OPEN, check, known_metrics, parsed, run_size
 from trl_populora.recipe import read_mapping
 
 
@@ -137,7 +137,7 @@ def test_a_recipe_with_secrets_is_refused(plan, settings, place):
 
 def test_every_metric_of_a_round_is_known(plan):
     experiment = plan.read(settings={"num_teachers": 2, "num_students": 2, "task_types": ["code_o", "code_i"]})
-    args = parse_settings(experiment.run_recipe(read_mapping(experiment.recipe), experiment.all_jobs[0]))
+    _, args = parsed(experiment.run_recipe(read_mapping(experiment.recipe), experiment.all_jobs[0]))
     known = known_metrics(args)
     rounds = [make_round(n, attempts=((0, 1), (1, 0)), solved=((0, 1), (0, 0)), residual=0.1) for n in range(2)]
     given = {name for summary in rounds for name in round_metrics(summary)}
@@ -150,9 +150,8 @@ def test_every_metric_of_a_round_is_known(plan):
 
 def test_metrics_of_an_agent_that_plays_itself_are_known(plan):
     experiment = plan.read(settings={"shared_member": True, "pairing": "fixed", "evolution_interval": 0})
-    known = known_metrics(
-        parse_settings(experiment.run_recipe(read_mapping(experiment.recipe), experiment.all_jobs[0]))
-    )
+    _, args = parsed(experiment.run_recipe(read_mapping(experiment.recipe), experiment.all_jobs[0]))
+    known = known_metrics(args)
     assert {"reward/agent_0", "teachers/validity", "students/reward"} <= known
     assert {"pairs/solve_rate/teacher_0/student_0", "coverage/filled/teacher_0"} <= known
     assert not {"students/rating/dispersion", "teachers/solve_rate_dispersion", "students/weights/cosine_mean"} & known
@@ -160,14 +159,14 @@ def test_metrics_of_an_agent_that_plays_itself_are_known(plan):
 
 def test_what_no_type_measures_is_no_metric(plan, monkeypatch):
     experiment = plan.read(settings={"task_types": ["countdown"]})
-    args = parse_settings(experiment.run_recipe(read_mapping(experiment.recipe), experiment.all_jobs[0]))
+    _, args = parsed(experiment.run_recipe(read_mapping(experiment.recipe), experiment.all_jobs[0]))
     assert {"coverage/filled", "complexity/numbers"} <= known_metrics(args)
     monkeypatch.setattr("trl_populora.tasks.countdown.Countdown.features", lambda self, task: None)
     assert not [name for name in known_metrics(args) if name.startswith(("coverage/", "complexity/"))]
 
 
 def test_a_run_on_a_dataset_has_no_known_length(plan):
-    args = parse_settings(
+    _, args = parsed(
         {"model_name_or_path": "tiny", "num_teachers": 0, "num_students": 1, "max_steps": -1, "bf16": False,
          "num_generations": 2, "per_device_train_batch_size": 2, "output_dir": str(plan.folder), "report_to": "none"}
     )  # fmt: skip

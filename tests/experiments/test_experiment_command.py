@@ -74,6 +74,7 @@ def test_initial_adapters_are_looked_for_before_the_first_run(populora, plan, ca
         ({"model_name_or_path": "./base"}, "model='./base': no such folder"),
         ({"reward_funcs": "math.nothing"}, "reward_funcs: 'math.nothing': the module 'math' has no 'nothing'"),
         ({"sampler": "math:Nothing"}, "sampler: 'math:Nothing': the module 'math' has no 'Nothing'"),
+        ({"warm_start_steps": 2, "beta": 0.1}, "beta=0.1 with warm_start_steps=2: the penalty pulls members"),
     ],
 )
 def test_what_an_arm_names_is_looked_for_before_the_first_run(populora, plan, capsys, settings, said):

@@ -318,7 +318,12 @@ def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, be
             assert now["proposals"].get(name) == before["proposals"].get(name)
         else:
             (event,) = [event for event in resized.lineage if event.slot == name]
-            assert event.kind == "join" and event.operator == "clone" and event.step == 2 and resized.population[name].version == 1
+            assert (
+                event.kind == "join"
+                and event.operator == "clone"
+                and event.step == 2
+                and resized.population[name].version == 1
+            )
     assert set(seen["rates"]) == {0.01 * 2 / 4}, "half of the linear schedule is over"
     assert resized.state.global_step == 4
 

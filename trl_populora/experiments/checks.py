@@ -14,7 +14,7 @@ from ..reporting.played_run import EXAMS
 from ..run_files.files import write_file
 from ..run_files.layout import SUBMITTED_FOLDER
 from ..run_files.secrets import find_secrets
-from ..settings import as_mapping, suggest
+from ..settings import suggest
 from .jobs import begun
 from .launchers import slurm_executor
 from .plan import Experiment, Job
@@ -22,6 +22,7 @@ from .plan import Experiment, Job
 
 if TYPE_CHECKING:
     from ..evaluation import Exam
+    from ..recipe import RunArguments
     from ..training import PopulationSelfPlayConfig
 
 PHASES = ("propose", "verify", "match", "solve", "judge", "extra", "learn", "weights", "recombine")
@@ -88,7 +89,7 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
                     f"{', '.join(secrets)}: secrets would be written into the files of the experiment. Give them in "
                     "environment variables, such as HF_TOKEN."
                 )
-            args = parse_settings(recipe)
+            _, args = parsed(recipe)
             check_trackers(args.report_to)
             if args.push_to_hub:
                 raise ValueError(
@@ -129,29 +130,25 @@ def check_sources(experiment: Experiment, base: Mapping[str, Any], jobs: Sequenc
         ValueError: If one does not exist. Adapters that another run of the experiment will write are not looked for.
     """
     from ..integrations.base_models import check_folder
-    from ..integrations.user_data import load_rewards, load_sampler
+    from ..train import named_parts
     from ..training.initial_adapters import find_sources, source_names
 
     own = os.path.join(os.path.abspath(experiment.output), "")
     for arm, job in {job.arm: job for job in jobs if not begun(job)}.items():
-        recipe = experiment.run_recipe(base, job)
-        rewards = recipe.get("reward_funcs") or []
         try:
-            check_folder(recipe["model_name_or_path"])
-            functions = load_rewards([rewards] if isinstance(rewards, str) else rewards)
-            _check_reward_metrics(experiment, functions, self_play=recipe.get("num_teachers") != 0)
-            if sampler := recipe.get("sampler"):
-                load_sampler(sampler, as_mapping(recipe.get("sampler_kwargs")))
-            for name in source_names(recipe.get("initial_adapters") or ()):
+            run, args = parsed(experiment.run_recipe(base, job))
+            check_folder(run.model_name_or_path)
+            functions, _ = named_parts(run, args)
+            _check_reward_metrics(experiment, functions, self_play=bool(args.num_teachers))
+            for name in source_names(args.initial_adapters or ()):
                 if not (isinstance(name, str) and os.path.abspath(name).startswith(own)):
                     find_sources([name])
         except ValueError as error:
             raise ValueError(f"arm {arm!r}: {error}") from None
 
 
-def parse_settings(recipe: Mapping[str, Any]) -> PopulationSelfPlayConfig:
-    """The settings of a recipe, with the checks of a normal run. Without a GPU on this machine, they are checked as on
-    a CPU."""
+def parsed(recipe: Mapping[str, Any]) -> tuple[RunArguments, PopulationSelfPlayConfig]:
+    """A recipe, with the checks of a normal run. Without a GPU on this machine, it is checked as on a CPU."""
     import torch
     import yaml
 
@@ -163,7 +160,7 @@ def parse_settings(recipe: Mapping[str, Any]) -> PopulationSelfPlayConfig:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "settings.yaml")
         write_file(path, yaml.safe_dump(recipe, sort_keys=False))
-        return parse(["--config", path])[1]
+        return parse(["--config", path])
 
 
 def run_size(args: PopulationSelfPlayConfig) -> RunSize:
