@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from trl import GRPOConfig
 
 from tests.generation.engine_double import EngineDouble, base_model
@@ -236,6 +237,33 @@ def test_what_are_no_tokens_is_named(make_trainer):
     for ids in ([[5, 6]], [5.0], [-1], "5", None):
         with pytest.raises(ValueError, match=r"TransformersSampler gave .* as the tokens of a row; give a list"):
             sampler.completion([1], ids)
+
+
+def test_tokens_and_log_probabilities_of_any_kind_are_kept_as_lists(make_trainer):
+    sampler = make_trainer().source.sampler
+    for kind in (iter, np.array, tuple, torch.tensor):
+        made = sampler.completion([1], kind([5, 6]), kind([-0.5, -1.0]))
+        assert (made.ids, made.logprobs) == ([5, 6], [-0.5, -1.0]) and type(made.ids[0]) is int
+
+
+@pytest.mark.parametrize("wrong", [[None, None], ["a", "b"], -0.5])
+def test_what_are_no_log_probabilities_is_named(make_trainer, wrong):
+    with pytest.raises(ValueError, match="TransformersSampler gave .* as the log-probabilities of a row; give a list"):
+        make_trainer().source.sampler.completion([1], [2, 3], wrong)
+
+
+def test_log_probabilities_of_other_tokens_are_named(make_trainer):
+    class Cuts(TransformersSampler):
+        """Shortens completions that are made, and keeps their log-probabilities."""
+
+        reports_logprobs = True
+
+        def draw(self, prompt_ids, members, row_seeds):
+            made = [self.completion(ids, [5, 6], [-1.0, -1.0]) for ids in prompt_ids]
+            return [one._replace(ids=one.ids[:1]) for one in made]
+
+    with pytest.raises(ValueError, match="Cuts says reports_logprobs=True, but gave 2 log-probabilities for 1 tokens"):
+        make_trainer(sampler=Cuts).train()
 
 
 def test_rows_that_are_moved_in_place_are_named(make_trainer):

@@ -10,6 +10,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from operator import index
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -144,7 +145,8 @@ class Sampler(ABC):
         """What `draw` returns.
 
         Raises:
-            ValueError: If there is not one completion per row, or one is empty, too long or of another prompt.
+            ValueError: If there is not one completion per row, or one is empty, too long, of another prompt, or
+                without the log-probabilities of its tokens.
         """
         before = self.progress.done
         self.progress.expect(len(prompt_ids), "rows")
@@ -165,6 +167,7 @@ class Sampler(ABC):
                 )
             if len(one.ids) == 0:
                 raise ValueError(f"{type(self).__name__}.draw returned no token for row {row}; give at least one.")
+            self._check_logprobs(one.ids, one.logprobs)
         longest = max((len(one.ids) for one in drawn), default=0)
         if longest > self.max_completion_length:
             raise ValueError(
@@ -248,6 +251,24 @@ class Sampler(ABC):
             ValueError: If `ids` are no tokens, or the sampler reports log-probabilities and there is not one per
                 token, or one is none.
         """
+        try:
+            ids = [index(one) for one in ids]
+            text: Any = self.tokenizer.decode(ids, skip_special_tokens=True)
+        except (TypeError, OverflowError):
+            raise ValueError(
+                f"{type(self).__name__} gave {ids!r:.200} as the tokens of a row; give a list of their ids."
+            ) from None
+        try:
+            logprobs = None if logprobs is None else [float(one) for one in logprobs]
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{type(self).__name__} gave {logprobs!r:.200} as the log-probabilities of a row; give a list of "
+                "numbers."
+            ) from None
+        self._check_logprobs(ids, logprobs)
+        return Completion(text, list(prompt_ids), ids, logprobs)
+
+    def _check_logprobs(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
         count = 0 if logprobs is None else len(logprobs)
         if self.reports_logprobs and count != len(ids):
             raise ValueError(
@@ -257,15 +278,6 @@ class Sampler(ABC):
         if logprobs is not None and not all(-math.inf < one < 0.01 for one in logprobs):  # 0 but for rounding
             wrong = next(one for one in logprobs if not -math.inf < one < 0.01)
             raise ValueError(f"{type(self).__name__} gave {wrong} as a log-probability; it is a number up to 0.")
-        try:
-            text: Any = self.tokenizer.decode(list(ids), skip_special_tokens=True)
-        except (TypeError, OverflowError):
-            text = None
-        if not isinstance(text, str):  # it is a list for a batch
-            raise ValueError(
-                f"{type(self).__name__} gave {ids!r:.200} as the tokens of a row; give a list of their ids."
-            )
-        return Completion(text, list(prompt_ids), ids, logprobs)
 
     @contextmanager
     def model_as(self, members: Sequence[str | None]) -> Iterator[PreTrainedModel]:
