@@ -192,6 +192,25 @@ def test_wrong_weights_are_named(make, faults, said):
         make(faults=faults).sync()
 
 
+@pytest.mark.parametrize(
+    "spoil, got",
+    [(lambda drawn: drawn[1:], r"\d\.$"), (lambda drawn: None, "None"), (lambda drawn: [()] * len(drawn), r"\[\(\)")],
+)
+def test_what_an_engine_must_not_return_is_named_at_the_start_and_in_a_draw(make, spoil, got):
+    said = rf"EngineDouble.generate must return a list of \d Drawn, one per row, got {got}"
+
+    def wrong(rows, sampling):
+        return spoil(generate(rows, sampling))
+
+    sampler = make()
+    sampler.sync()
+    generate, sampler.engine.generate = sampler.engine.generate, wrong
+    with pytest.raises(ValueError, match=said):
+        sampler(PROMPTS, NAMES, seed=0)
+    with pytest.raises(ValueError, match=said):
+        sampler.canary.check_base()
+
+
 @pytest.mark.slow
 def test_a_deaf_engine_is_told_from_members_that_do_nothing_yet(make):
     """All B are zero: members say what the base says, and only the probes can tell."""

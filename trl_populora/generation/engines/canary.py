@@ -30,7 +30,7 @@ from ...population import Population
 from ...population.factors import Factors
 from ..sampler import evaluation_mode
 from .adapters import AdapterStore, AdapterVersion, adapter_names, flatten, read_factors, temperature_of
-from .engine import Drawn, Engine, EngineRow, LivenessError
+from .engine import Drawn, Engine, EngineRow, LivenessError, check_drawn
 from .weight_changes import added, alike, bit_sums, changed_outputs, random_like, spread
 
 
@@ -345,7 +345,7 @@ class Canary:
             for seed, version in enumerate(versions)
         ]
         self.anywhere([])  # a rank that could not load an adapter, or whose engine refuses, has told it by now
-        drawn = self.engine.generate(rows, self.sampling | filters)
+        drawn = check_drawn(self.engine.generate(rows, self.sampling | filters), self.engine, rows)
         self.anywhere([])
         return drawn
 

@@ -178,3 +178,18 @@ def check_unmixed(rows: Sequence[EngineRow]) -> None:
     """
     if len({row.adapter is None for row in rows}) == 2:
         raise ValueError("The base and members cannot be sampled in one call; sample the base in a separate call.")
+
+
+def check_drawn(drawn: Any, engine: Engine, rows: Sequence[EngineRow]) -> list[Drawn]:
+    """What an engine has generated.
+
+    Raises:
+        ValueError: If it is not one [`Drawn`] for each row.
+    """
+    right = isinstance(drawn, Sequence) and all(isinstance(one, Drawn) for one in drawn)
+    if not right or len(drawn) != len(rows):
+        raise ValueError(
+            f"{type(engine).__name__}.generate must return a list of {len(rows)} Drawn, one per row, got "
+            f"{len(drawn) if right else repr(drawn)[:200]}."
+        )
+    return list(drawn)

@@ -20,7 +20,7 @@ from ...self_play.sampling import Completion
 from ..sampler import Sampler
 from .adapters import AdapterStore, AdapterVersion, adapter_names, temperature_of
 from .canary import TOKENS, TOLERANCES, Canary, FaultElsewhere
-from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, ServerLost
+from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, ServerLost, check_drawn
 
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class EngineSampler(Sampler):
         """Samples all rows, and samples them again if a server was lost. A row's tokens depend only on its seed."""
 
         def sample() -> list[Drawn]:
-            return self.engine.generate(rows, self.sampling)
+            return check_drawn(self.engine.generate(rows, self.sampling), self.engine, rows)
 
         return self._despite_restarts(sample, sample, self.serving)
 
