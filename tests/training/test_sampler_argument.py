@@ -122,6 +122,14 @@ def test_a_sampler_that_does_not_take_the_settings_is_refused(make_trainer, samp
         make_trainer(sampler=partial(sampler.from_args, **kwargs) if kwargs else sampler)
 
 
+def test_a_sampler_that_takes_too_few_tokens_is_told_from_a_small_max_prompt_tokens(make_trainer):
+    class Short(TransformersSampler):
+        max_length = 100
+
+    with pytest.raises(ValueError, match="max_prompt_tokens=92 is too small .*not set it, raise the length of"):
+        make_trainer(sampler=Short)
+
+
 def test_settings_that_a_class_takes_out_by_itself_are_given(make_trainer):
     class Takes(TransformersSampler):
         def __init__(self, *args, **settings):

@@ -74,7 +74,8 @@ class TokenLimits:
         fitting = [task for task in tasks if self.fits(task_type, task)]
         if not fitting:
             raise ValueError(
-                f"max_prompt_tokens={self.prompt} is too small for every {task_type.id} task of the start. Raise it."
+                f"max_prompt_tokens={self.prompt} is too small for every {task_type.id} task of the start. Raise it; "
+                "if you have not set it, raise the length of the sampler, or lower max_completion_length."
             )
         return fitting
 
