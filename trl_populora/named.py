@@ -34,7 +34,7 @@ def named(path: str, *, label: str, form: str = "'module:Name'") -> Any:
     see_working_folder()
     try:
         found = import_module(module_name)
-    except Exception as error:  # whatever the user's file raises
+    except (Exception, SystemExit) as error:  # whatever the user's file raises: a script may end itself
         what = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ValueError(
             f"{label}: the module {module_name!r} cannot be imported ({what}). Give {form}, with the module in the "

@@ -193,7 +193,7 @@ def test_the_referee_names_a_type_that_breaks_its_contract():
     texts = [kind.solve_completion(task) for task in tasks]
     with pytest.raises(TypeError, match="countdown: `judge` gave 2 results for 3: give one for each"):
         Referee({"countdown": OneVerdictTooFew()}, run).judge(tasks, texts)
-    with pytest.raises(TypeError, match="countdown: a completion was read as None: give a Draft or Refusal"):
+    with pytest.raises(TypeError, match="countdown: a completion was read as None: give Draft or Refusal"):
         Referee({"countdown": kind}, run).verify(["countdown"], [None])
 
 

@@ -119,7 +119,7 @@ class Referee:
             if not isinstance(item, Refusal):
                 if not isinstance(item, wanted):
                     raise TypeError(
-                        f"{name}: a completion was read as {item!r:.100}: give a {wanted.__name__} or Refusal."
+                        f"{name}: a completion was read as {item!r:.100}: give {wanted.__name__} or Refusal."
                     )
                 own[name][0].append(i)
                 own[name][1].append(item)
