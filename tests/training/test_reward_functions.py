@@ -58,3 +58,9 @@ def test_columns_of_self_play():
     check_reward_functions([lambda completions, player, **kwargs: []], columns, of=of)
     with pytest.raises(ValueError, match="cannot be called with the columns of the rows of self-play .*'answer'"):
         check_reward_functions([lambda completions, answer, **kwargs: []], columns, of=of)
+
+
+@pytest.mark.parametrize("given", [3, (len,), None])
+def test_what_is_no_function(given):
+    with pytest.raises(ValueError, match="reward_funcs: .* is no function. Give a function or a model, or a list"):
+        check_reward_functions([given], ["player"], of="train_dataset")

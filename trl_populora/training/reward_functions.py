@@ -28,6 +28,10 @@ def check_reward_functions(functions: Sequence[Any], columns: Collection[str], *
     for function in functions:
         if isinstance(function, str | nn.Module):
             continue
+        if not callable(function):
+            raise ValueError(
+                f"reward_funcs: {function!r:.100} is no function. Give a function or a model, or a list of them."
+            )
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError):  # written in C
