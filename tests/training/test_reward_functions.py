@@ -1,9 +1,12 @@
 """What users' reward functions return, and what their metrics are called."""
 
+import asyncio
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from trl.trainer.utils import is_async_callable
 
 from trl_populora.training.reward_functions import check_reward_functions, checked, numbered
 
@@ -19,14 +22,21 @@ def test_functions_of_one_name_are_numbered():
     assert numbered(["a", "a", "a_2"]) == ["a", "a_2", "a_2_2"]
 
 
-@pytest.mark.parametrize("given", [None, 0.5, ["a"], "0.5", [[1.0]], [1.0, "2"]])
+@pytest.mark.parametrize("given", [None, 0.5, ["a"], "0.5", [[1.0]], [1.0, "2"], [10**400]])
 def test_what_is_no_list_of_numbers_is_told_with_the_functions_name(given):
     def mine(**columns):
         return given
 
     (call,) = checked([mine], ["mine"])
-    with pytest.raises(TypeError, match="The reward function 'mine' returned .*Return a list with a number, or None"):
+    told = "The reward function 'mine' returned .*Return a list with a number, or None"
+    with pytest.raises(TypeError, match=told):
         call(completions=["a"])
+
+    async def later(**columns):
+        return given
+
+    with pytest.raises(TypeError, match=told):
+        asyncio.run(checked([later], ["mine"])[0](completions=["a"]))
 
 
 @pytest.mark.parametrize(
@@ -45,12 +55,13 @@ def test_what_a_function_raises_is_its_own():
         checked([mine], ["mine"])[0](completions=[])
 
 
-def test_models_and_asynchronous_functions_are_left_to_trl():
+def test_asynchronous_functions_stay_so_and_models_are_left_to_trl():
     async def later(**columns):
-        return None
+        return 1, None
 
     model = nn.Linear(1, 1)
-    assert checked([model, later], ["model", "later"]) == [model, later]
+    same, call = checked([model, later], ["model", "later"])
+    assert same is model and is_async_callable(call) and asyncio.run(call(completions=["a", "b"])) == [1, None]
 
 
 def test_columns_of_self_play():

@@ -58,27 +58,34 @@ def numbered(names: Sequence[str]) -> list[str]:
 
 def checked(functions: Sequence[Any], names: Sequence[str]) -> list[Any]:
     """These reward functions, with a `TypeError` that names the function if one returns anything but numbers. Reward
-    models and asynchronous functions stay as they are."""
+    models stay as they are."""
     return [
-        function if isinstance(function, nn.Module) or is_async_callable(function) else _checked(function, name)
+        function if isinstance(function, nn.Module) else _checked(function, name)
         for function, name in zip(functions, names, strict=True)
     ]
 
 
-def _checked(function: Callable[..., Any], name: str) -> Callable[..., list]:
+def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     @wraps(function)
     def call(**columns: Any) -> list:
-        given = function(**columns)
-        try:
-            rewards = [*given]
-            if any(isinstance(one, str) for one in rewards):
-                raise TypeError
-            _ = [float(one) for one in rewards if one is not None]
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"The reward function {name!r} returned {given!r:.100}. Return a list with a number, or None, for "
-                "each completion."
-            ) from None
-        return rewards
+        return _numbers(function(**columns), name)
 
-    return call
+    @wraps(function)
+    async def call_later(**columns: Any) -> list:
+        return _numbers(await function(**columns), name)
+
+    return call_later if is_async_callable(function) else call
+
+
+def _numbers(given: Any, name: str) -> list:
+    try:
+        rewards = [*given]
+        if any(isinstance(one, str) for one in rewards):
+            raise TypeError
+        _ = [float(one) for one in rewards if one is not None]
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(
+            f"The reward function {name!r} returned {given!r:.100}. Return a list with a number, or None, for each "
+            "completion."
+        ) from None
+    return rewards
