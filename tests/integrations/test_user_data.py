@@ -21,7 +21,10 @@ def place(request, tmp_path, monkeypatch):
 
 def test_a_split_is_taken(place):
     assert load_prompts(place)["prompt"][:] == [f"say {i}" for i in range(5)]
-    assert load_prompts(place, split="train[1:3]")["prompt"][:] == ["say 1", "say 2"]
+    part = load_prompts(place, split="train[1:3]")
+    assert part["prompt"][:] == ["say 1", "say 2"]
+    assert str(part.split) == "train[1:3]", "run.json has it"
+    assert str(load_prompts(place, split="train[:20%]+train[4:]").split) == "train[:20%]+train[4:]"
 
 
 def test_a_name_may_begin_with_the_home_folder(place, tmp_path, monkeypatch):

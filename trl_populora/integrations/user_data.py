@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from datasets import Dataset, DatasetDict, ReadInstruction, concatenate_datasets, load_dataset, load_from_disk
+from datasets import (
+    Dataset,
+    DatasetDict,
+    NamedSplit,
+    ReadInstruction,
+    concatenate_datasets,
+    load_dataset,
+    load_from_disk,
+)
 from datasets.exceptions import DatasetsError
 
 from ..named import named
@@ -68,10 +76,12 @@ def _part(dataset: Dataset | DatasetDict, split: str) -> Dataset:
     """The split of a saved dataset, in the syntax of `load_dataset`: `"train[:100]"`, `"train+test"`."""
     splits = dataset if isinstance(dataset, DatasetDict) else {"train": dataset}
     rows = {name: len(own) for name, own in splits.items()}
-    parts = [one for one in ReadInstruction.from_spec(split).to_absolute(rows) if one.from_ < one.to]
+    wanted = ReadInstruction.from_spec(split)
+    parts = [one for one in wanted.to_absolute(rows) if one.from_ < one.to]
     if not parts:
         raise ValueError(f"the split has no rows, and the dataset has {rows}")
-    return concatenate_datasets([splits[one.splitname].select(range(one.from_, one.to)) for one in parts])
+    chosen = [splits[one.splitname].select(range(one.from_, one.to)) for one in parts]
+    return concatenate_datasets(chosen, split=NamedSplit(wanted.to_spec()))
 
 
 def load_rewards(names: Sequence[str]) -> list[Any]:
