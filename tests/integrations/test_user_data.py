@@ -67,3 +67,10 @@ def test_an_empty_file_is_told(name, tmp_path):
     (tmp_path / name).touch()
     with pytest.raises(ValueError, match=f"{name}' cannot be loaded: the file is empty$"):
         load_prompts(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["rows.tsv", "rows.jsonl.gz", "ROWS.JSONL"])
+def test_a_file_of_another_kind_is_not_looked_for_on_the_hub(name, tmp_path):
+    (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=f"{name}' is a file of another kind than .jsonl, .json, .parquet, .csv. Con"):
+        load_prompts(str(tmp_path / name))

@@ -35,9 +35,14 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
             saved dataset without splits, is one split named `"train"`.
 
     Raises:
-        ValueError: If it cannot be loaded or has no prompts, or `config` is set for a file or a saved dataset.
+        ValueError: If it cannot be loaded or has no prompts, is a file of another kind, or `config` is set for a file
+            or a saved dataset.
     """
     kind, path = FILES.get(os.path.splitext(name)[1]), os.path.expanduser(name)
+    if kind is None and os.path.isfile(path):
+        raise ValueError(
+            f"dataset_name={name!r} is a file of another kind than {', '.join(FILES)}. Convert or rename it."
+        )
     saved = any(os.path.isfile(os.path.join(path, file)) for file in ("state.json", "dataset_dict.json"))
     if config is not None and (kind is not None or saved):
         raise ValueError(
