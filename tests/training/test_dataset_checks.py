@@ -93,6 +93,18 @@ def test_reward_functions_that_can_be_called(function):
     check([function], "train_dataset", made)
 
 
+def test_prompts_that_a_transform_makes_or_a_format_leaves_out():
+    asked = Dataset.from_dict({"question": ["2 + 2?"], "answer": ["4"]})
+    check([length], "train_dataset", asked.with_transform(lambda rows: {"prompt": rows["question"], **rows}))
+    given = asked.rename_column("question", "prompt")
+    for hidden in (
+        given.with_format("python", columns=["answer"]),
+        given.with_transform(lambda rows: {"answer": [1]}),
+    ):
+        with pytest.raises(ValueError, match=r"train_dataset has no column 'prompt', only \['answer'\]"):
+            check([length], "train_dataset", hidden)
+
+
 def test_a_column_that_the_format_leaves_out():
     rows = Dataset.from_dict({"prompt": ["2 + 2?"], "answer": ["4"]}).with_format("torch", columns=["prompt"])
     with pytest.raises(ValueError, match="required argument: 'answer'"):

@@ -31,19 +31,21 @@ def check_dataset(name: str, dataset: Any) -> None:
             f"{name} streams, and a stream cannot be resumed exactly. Load it without streaming, or take(n) rows into "
             "a Dataset."
         )
-    columns = set() if dataset is None else set(dataset.column_names)
+    if dataset is None:
+        return
+    shown = {*(dataset[0] if len(dataset) else dataset.column_names)}  # as a format or a transform gives the rows
+    columns = shown.union(dataset.column_names)
     if columns & {"image", "images"}:
         raise ValueError(f"{name} has an image column: a population trains on text only.")
-    if dataset is not None and "prompt" not in columns:
-        raise ValueError(f"{name} has no column 'prompt', only {sorted(columns)}. Rename the column with the prompts.")
+    if "prompt" not in shown:
+        raise ValueError(f"{name} has no column 'prompt', only {sorted(shown)}. Rename the column with the prompts.")
     if "player" in columns:
         raise ValueError(f"{name} has a column 'player', which names the member that answers. Rename it.")
     if taken := columns & set(PASSED):
         raise ValueError(
             f"{name} has a column {min(taken)!r}, which is what reward functions get from the run. Rename it."
         )
-    if dataset is not None:
-        check_prompts(name, dataset)
+    check_prompts(name, dataset)
 
 
 def check_prompts(name: str, dataset: Dataset) -> None:
