@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from datasets import Dataset, DatasetDict, IterableDataset, concatenate_datasets
-from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM, TrainerCallback
+from transformers import GPT2Config, GPT2LMHeadModel, Qwen2MoeConfig, Qwen2MoeForCausalLM, TrainerCallback
 from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 
@@ -320,6 +320,16 @@ def test_other_kinds_of_data_are_named(make, name, given):
         return
     with pytest.raises(ValueError, match=f"{name} must be a datasets.Dataset, got {kind}: .*Dataset.from_list"):
         make(**{name: given})
+
+
+def test_a_prompt_that_leaves_no_room_for_its_completion_is_named(make):
+    """A base with an embedding for each position would end in an IndexError of torch."""
+    shape = dict(vocab_size=259, n_positions=32, n_embd=32, n_layer=1, n_head=2, eos_token_id=2, pad_token_id=0)
+    base, rows = GPT2LMHeadModel(GPT2Config(**shape)), Dataset.from_dict({"prompt": ["a" * 24, "b" * 25]})
+    trainer = make(model=base, train_dataset=rows, eval_dataset=rows.select([0]), max_completion_length=8)
+    trainer.evaluate()
+    with pytest.raises(ValueError, match="A prompt of 25 tokens and max_completion_length=8 exceed the 32 tokens"):
+        trainer.train()
 
 
 @pytest.mark.slow

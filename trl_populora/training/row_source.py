@@ -175,6 +175,12 @@ class RowSource(ABC):
         prompt_ids, images, _ = trainer._tokenize_prompts(prompts)
         if images is not None:
             raise ValueError("The prompts hold images: a population trains on text only.")
+        longest, limit = max(map(len, prompt_ids), default=0), self.sampler.max_length
+        if limit is not None and longest + self.sampler.max_completion_length > limit:
+            raise ValueError(
+                f"A prompt of {longest} tokens and max_completion_length={self.sampler.max_completion_length} exceed "
+                f"the {limit} tokens that the base or engine takes. Lower one of them, or leave such prompts out."
+            )
         seeds = self._seeds(len(prompts), step=trainer.state.global_step, training=training)
         completions = self.sampler.checked_draw(prompt_ids, trainer.row_members, seeds)
         if training:
