@@ -60,7 +60,7 @@ def test_messages_without_the_key_of_the_role():
         check_prompts("train_dataset", Dataset.from_dict({"prompt": [[{"content": "2 + 2?"}]]}))
 
 
-@pytest.mark.parametrize("prompt", [3, 0.5, True, ASKED, ["alpha", "beta"], [1, 2]])
+@pytest.mark.parametrize("prompt", [3, 0.5, True, b"2 + 2?", ASKED, ["alpha", "beta"], [1, 2]])
 def test_prompts_of_another_type(prompt):
     """Lists of texts would be taken for tokens, without the chat template."""
     with pytest.raises(

@@ -96,7 +96,7 @@ def _is_no_prompt(kind: pa.DataType) -> bool:
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     item = kind.value_type if is_list else kind
     plain = pa.types.is_primitive(item) or is_list and (pa.types.is_string(item) or pa.types.is_large_string(item))
-    return plain or pa.types.is_struct(kind)
+    return plain or pa.types.is_struct(kind) or pa.types.is_binary(item) or pa.types.is_large_binary(item)
 
 
 def _first_fault(prompts: pa.Array) -> tuple[int, str] | None:
