@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset, load_dataset
+from trl.chat_template_utils import qwen3_template
 
 from tests.tiny import lora, tiny_model, tiny_tokenizer
 from tests.training.conftest import hash_reward
@@ -130,6 +131,25 @@ def test_a_run_on_a_dataset(chat, config, tmp_path):
             row["total"] = row["reward"]
         assert [row["advantage"] for row in pair] == pytest.approx(group_advantages(pair), abs=1e-4)
     assert {row["task"] for row in rows} == {None} and all(row["tokens"] for row in rows)
+
+
+def test_reasoning_that_the_tokenizer_takes_out_of_the_text(config, tmp_path, monkeypatch):
+    tokenizer = tiny_tokenizer()
+    tokenizer.response_template = qwen3_template
+    ids = tokenizer("<think>2 and 2</think>4<|im_end|>")["input_ids"]
+    trainer = PopulationSelfPlayTrainer(
+        tiny_model(),
+        hash_reward,
+        config(num_teachers=0, num_students=2, per_device_train_batch_size=4, max_steps=1, max_completion_length=32),
+        train_dataset=Dataset.from_dict({"prompt": [[{"role": "user", "content": "2 + 2?"}]]}),
+        processing_class=tokenizer,
+        peft_config=lora(),
+    )
+    sampler = trainer.source.sampler
+    monkeypatch.setattr(sampler, "draw", lambda prompts, *_: [sampler.completion(one, ids) for one in prompts])
+    trainer.train()
+    answer = {"role": "assistant", "reasoning_content": "2 and 2", "content": "4"}
+    assert [json.loads(row["completion"]) for row in table_of(trainer, tmp_path)] == [[answer]] * 4
 
 
 def test_the_page_lists_every_column():

@@ -44,7 +44,10 @@ ROUND_TABLE: dict[str, tuple[type, str]] = {
     "prompt": (str, "the prompt: chat messages as JSON, or plain text if the dataset has plain text"),
     "prompt_tokens": (int, "length of the prompt in tokens"),
     "tokens": (int, "length of the completion in tokens"),
-    "completion": (str, "the completion as text; several messages (tool calls) as JSON"),
+    "completion": (
+        str,
+        "the completion as text; several messages, or one with other parts (reasoning, tool calls), as JSON",
+    ),
 }
 """Column -> its type and its meaning. Every one but `round`, `step` and `member` may be null."""
 

@@ -143,10 +143,11 @@ def _number(value: float) -> float | None:
 
 
 def _text(value: Any) -> str:
-    """Text as it is, the text of a single answer, and other messages as JSON."""
+    """Text as it is, the text of a single answer without other parts, and other messages as JSON."""
     if isinstance(value, str):
         return value
-    if len(value) == 1 and value[0].get("role") == "assistant" and isinstance(value[0].get("content"), str):
+    plain = len(value) == 1 and value[0].keys() == {"role", "content"} and value[0]["role"] == "assistant"
+    if plain and isinstance(value[0]["content"], str):
         return value[0]["content"]
     return json.dumps(value, default=str)
 
