@@ -164,3 +164,27 @@ def test_what_no_row_of_a_log_has_is_not_logged(make_trainer):
     trainer.train()
     log = trainer.state.log_history[0]
     assert log["entropy"] == 0 and "clip_ratio/low_min" not in log and None not in log.values()
+
+
+def test_a_reward_function_may_log_a_number_of_a_name_that_is_taken(tmp_path):
+    """The numbers of a log are those of its own rounds."""
+
+    def rewards(completions, log_metric, **columns):
+        log_metric("round", 9.0)
+        return hash_reward(completions)
+
+    summaries = []
+    trainer = PopulationSelfPlayTrainer(
+        tiny_model(),
+        rewards,
+        make_config(tmp_path, num_teachers=0, num_students=2, max_steps=4, logging_steps=2),
+        train_dataset=PROMPTS,
+        processing_class=tiny_tokenizer(),
+        peft_config=lora(),
+        on_round=summaries.append,
+    )
+    trainer.train()
+    means = [sum(summary.members[0].reward for summary in summaries[i : i + 2]) / 2 for i in (0, 2)]
+    logged = [log for log in trainer.state.log_history if "loss" in log]
+    assert [log["reward/student_0"] for log in logged] == pytest.approx(means) and means[0] != means[1]
+    assert [log["round"] for log in logged] == [1, 3]

@@ -43,6 +43,7 @@ class RoundCallback(TrainerCallback):
         self.trackers = Trackers(trainer)
         self._alarms: tuple[str, ...] = ()  # of the last round
         self._since_log: list[dict[str, float]] = []  # metrics of the rounds since the last log
+        self._unlogged: list[float] | None = None  # a list of TRL's that is replaced after the next log
 
     def on_train_begin(
         self, args: PopulationSelfPlayConfig, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -197,12 +198,14 @@ class RoundCallback(TrainerCallback):
     def _report(self, summary: RoundSummary) -> None:
         trainer = self.trainer
         logged = trainer._metrics["train"]  # TRL logs the mean of each list, and clears them
-        self._since_log = [*(self._since_log if "round" in logged else ()), round_metrics(summary)]
+        waiting = logged.get("round") is self._unlogged  # the name alone may be from a reward function's log_metric
+        self._since_log = [*(self._since_log if waiting else ()), round_metrics(summary)]
         for name in dict.fromkeys(name for metrics in self._since_log for name in metrics):
             absent = 0.0 if is_zero_without(name, self_play=bool(summary.teachers)) else None
             values = [metrics.get(name, absent) for metrics in self._since_log]
             values = [value for value in values if value is not None]
             logged[name][:] = {"mean": values, "sum": [sum(values)], "last": values[-1:]}[combination(name)]
+        self._unlogged = logged["round"]
         self.trackers.note(summary)
         if trainer.accelerator.is_main_process:
             trainer.folder.append_round(summary.round, summary.to_json(), trainer.source.rows())
