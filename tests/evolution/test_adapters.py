@@ -78,7 +78,16 @@ def test_every_child_loads_in_peft_as_what_it_is(name, form, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"use_dora": True}, "use_dora=True"), ({"bias": "all"}, "bias='all'"), ({"lora_bias": True}, "lora_bias=True")],
+    [
+        ({"use_dora": True}, "use_dora=True"),
+        ({"bias": "all"}, "bias='all'"),
+        ({"lora_bias": True}, "lora_bias=True"),
+        (
+            {"init_lora_weights": "pissa_niter_4"},
+            "init_lora_weights='pissa_niter_4', with which PEFT changes the base",
+        ),
+        ({"init_lora_weights": "olora"}, "init_lora_weights='olora'.*path_initial_model_for_weight_conversion"),
+    ],
 )
 def test_what_operators_cannot_keep_is_refused(options, words, tmp_path):
     saved(tmp_path, 0, **options)

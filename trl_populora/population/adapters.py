@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from ..run_files.files import damage_told, read_json, write_file, write_files
 from ..run_files.layout import ADAPTER_CONFIG_FILE, ADAPTER_FILE, ADAPTER_FILES
 from .factors import Factors, from_tensors, to_tensors
-from .lora_config import MORE_THAN_PAIRS
+from .lora_config import CHANGING_BASE, MORE_THAN_PAIRS
 
 
 def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
@@ -21,7 +21,7 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
 
     Raises:
         ValueError: If the folder has no LoRA adapter, or the adapter is damaged or has more than pairs of A and B of
-            linear layers.
+            linear layers, or PEFT changes the base for it.
     """
     folder = os.fspath(folder)
     needed = f"it is not a PEFT folder: {ADAPTER_CONFIG_FILE} and {ADAPTER_FILE} are needed."
@@ -38,6 +38,12 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
             raise ValueError(
                 f"{folder} has {name}={value!r}, so it is more than pairs of A and B; train with {wanted!r}."
             )
+    if str(begun := config.init_lora_weights).lower().startswith(CHANGING_BASE):
+        raise ValueError(
+            f"{folder} has init_lora_weights={begun!r}, with which PEFT changes the base, so it is more than pairs of "
+            "A and B. Convert it with PEFT (save_pretrained with path_initial_model_for_weight_conversion), or train "
+            "with True."
+        )
     # Copied out of the mapped file into memory that torch aligns: matrix products of float32 round by alignment.
     with damage_told(os.path.join(folder, ADAPTER_FILE)):
         tensors = {name: X.clone() for name, X in load_peft_weights(folder, device="cpu").items()}

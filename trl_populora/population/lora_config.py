@@ -25,6 +25,9 @@ MORE_THAN_PAIRS = {  # settings with which an adapter is more than pairs of A an
     "monteclora_config": None,
     "velora_config": None,
 }
+CHANGING_BASE = ("pissa", "corda", "olora", "lora_ga", "loftq")
+"""How `init_lora_weights` begins where PEFT changes the base, also when it loads the adapter. The update is then more
+than B and A."""
 INITS = (True, False, "gaussian", "orthogonal")
 """Values of `init_lora_weights` that leave the base as it is. Others subtract from it what an adapter begins with, or
 need data."""
