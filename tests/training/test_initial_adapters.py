@@ -101,6 +101,7 @@ def test_a_list_has_one_for_each_member(saved, tmp_path):
     ({"target_modules": ["q_proj", "v_proj"]}, r"it adapts q_proj, v_proj, this population .*: \[q_proj, v_proj\]"),
     ({"use_rslora": True}, r"its scaling is 4, this population's 2\. .* with rank-stabilised"),
     ({"use_dora": True}, r"use_dora=True"),
+    ({"rank_pattern": {"q_proj": 2}}, r"it has rank 2, this population 4\. Its matrices have different ranks"),
 ])  # fmt: skip
 def test_an_adapter_that_does_not_fit(tmp_path, settings, words):
     folder, population = sft(tmp_path / "sft", **settings), tiny_population(noise=0)
@@ -123,8 +124,8 @@ def test_an_adapter_of_another_base(tmp_path):
     torch.manual_seed(0)
     get_peft_model(two_layers(hidden_size=64), lora()).save_pretrained(tmp_path / "wide")
     get_peft_model(tiny_model(num_hidden_layers=3), lora()).save_pretrained(tmp_path / "deep")
-    for name in ("wide", "deep"):
-        with pytest.raises(ValueError, match="it belongs to another base"):
+    for name, words in {"wide": "another base model", "deep": "another base model, or adapts other layers"}.items():
+        with pytest.raises(ValueError, match=f"it belongs to {words}"):
             begin(tiny_population(), str(tmp_path / name))
 
 

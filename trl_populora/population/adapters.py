@@ -74,6 +74,8 @@ def misfit(config: LoraConfig, factors: Factors, own: Factors) -> str | None:
     problem = _difference(factors, own)
     if problem is None:
         return None
+    if len({(len(factor.A), factor.scaling) for factor in factors.values()}) > 1:
+        return f"{problem}. Its matrices have different ranks or scalings, and those of a population have one."
     stabilised = "with rank-stabilised scaling, which needs a peft_config"
     return (
         f"{problem}. Its own settings are lora_r: {config.r}, lora_alpha: {config.lora_alpha}, lora_target_modules: "
@@ -85,7 +87,8 @@ def _difference(factors: Factors, own: Factors) -> str | None:
     if own.keys() != factors.keys():
         if _ends(factors) != _ends(own):
             return f"it adapts {', '.join(_ends(factors))}, this population {', '.join(_ends(own))}"
-        return f"it adapts {len(factors)} matrices, this population {len(own)}: it belongs to another base model"
+        reason = "it belongs to another base model, or adapts other layers"
+        return f"it adapts {len(factors)} matrices, this population {len(own)}: {reason}"
     for path, (A, B, scaling) in factors.items():
         mine = own[path]
         if A.shape[0] != mine.A.shape[0]:
