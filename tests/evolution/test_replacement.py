@@ -348,6 +348,9 @@ def test_due():
         ({"elites": 0}, "elites.*0"),
         ({"selection": "tournement"}, "selection: 'tournement'. Did you mean 'tournament'"),
         ({"tournament_size": 0}, "tournament_size.*0"),
+        ({"interval": 2.5}, "interval=2.5 must be a whole number"),
+        ({"min_age": float("nan")}, "min_age=nan must be a whole number"),
+        ({"fraction": "0.2"}, "fraction='0.2' must be a number"),
         ({"operators": ()}, "at least one"),
         ({"operators": ("dare", "dare")}, "none twice"),
         ({"operators": ("svd_structure",)}, "'svd_structure'.*Did you mean 'svd_structured'"),
@@ -523,6 +526,7 @@ def test_a_parent_lives_on_as_it_was(monkeypatch):
 
 def test_settings_from_lists():
     assert EvolutionSettings(operators=["dare", "average"]).operators == ("dare", "average")
+    assert EvolutionSettings(operators="dare").operators == ("dare",)
 
 
 @pytest.mark.parametrize("operator", ["extrapolative", "dare"])

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from trl_populora.population.factors import Factor, Factors, not_finite
-from trl_populora.settings import suggest
+from trl_populora.settings import conform_plain, hints_of, suggest
 
 from .islands import divide
 from .operators import CROSSOVERS, MUTATIONS, Operator, breed, get_operator
@@ -79,7 +79,10 @@ class EvolutionSettings:
     migration_interval: int = 4
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "operators", tuple(self.operators))
+        for name, hint in hints_of(EvolutionSettings).items():
+            object.__setattr__(self, name, conform_plain(name, getattr(self, name), hint))
+        names = (self.operators,) if isinstance(self.operators, str) else tuple(self.operators)
+        object.__setattr__(self, "operators", names)
         if self.interval < 1:
             raise ValueError(f"interval is a number of rounds and must be at least 1, got {self.interval}.")
         if not 0 < self.fraction <= 0.5:
