@@ -435,6 +435,12 @@ def test_fewer_parents_than_an_operator_needs_are_refused():
         breed("dare", [make_factors(0)], seed=0)
 
 
+@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1])
+def test_a_seed_that_torch_does_not_take_is_named(seed):
+    with pytest.raises(ValueError, match=f"seed={seed} is out of range"):
+        breed("clone", [make_factors(0)], seed=seed)
+
+
 def test_an_operator_may_exchange_heads(monkeypatch):
     def heads(parents, rng):
         return {

@@ -97,10 +97,13 @@ def breed(
         parameters (`Mapping[str, Any]`, *optional*): Values that replace the operator's defaults.
 
     Raises:
-        ValueError: If the operator is unknown or there are too few parents, or if its child has another form than its
-            first parent.
+        ValueError: If the operator is unknown, there are too few parents or the seed is out of range, or if its child
+            has another form than its first parent.
     """
-    found, rng = get_operator(operator), torch.Generator().manual_seed(seed)
+    found = get_operator(operator)
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed={seed} is out of range: it must be from -2**63 to 2**64 - 1.")
+    rng = torch.Generator().manual_seed(seed)
     if len(parents) < found.num_parents:
         raise ValueError(f"Operator {operator!r} needs {found.num_parents} parents, got {len(parents)}.")
     with torch.no_grad():
