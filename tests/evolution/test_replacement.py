@@ -260,10 +260,21 @@ def test_stale_and_conflicting_offspring_are_refused_whole():
     table, ratings = played(4, 4)
     teacher, student = ask(table, ratings, generator(), settings=EvolutionSettings(operators=("clone",)))
     own = replace(teacher, slot="teacher_0")  # the slot of the parent of `teacher`
+    path, factor = next(iter(teacher.factors.items()))
     for children, words in (
         ([student, teacher, teacher], "Two children want one slot"),
         ([student, replace(teacher, parents=(("teacher_0", 5),))], "teacher_0@5.*version 0.*Ask again"),
         ([teacher, own], "'teacher_0' is a parent of the child for 'teacher_3'"),
+        ([student, replace(teacher, parents=())], "'teacher_3' has no parents"),
+        ([student, replace(teacher, factors={path: factor})], "'teacher_3' cover different modules"),
+        (
+            [student, replace(teacher, factors=teacher.factors | {path: factor._replace(A=factor.A.log())})],
+            "not finite",
+        ),
+        (
+            [student, replace(teacher, factors=teacher.factors | {path: factor._replace(scaling=9.0)})],
+            "scaling 9.0; the",
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             tell(table, ratings, children)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from trl_populora.population import Factors, Population
-from trl_populora.population.factors import Factor, not_finite
+from trl_populora.population.factors import Factor, check_fit, not_finite
 
 from ..run_files.lineage import Birth, EvolutionEvent
 from .inheritance import draw_seed
@@ -126,12 +126,15 @@ def tell(
 
     Raises:
         ValueError: If two children have the same slot, or a parent has been replaced meanwhile, or another child would
-            replace it. The lineage would then be wrong, so nothing is written.
+            replace it: the lineage would then be wrong. If a child has no parents, is not finite or does not fit its
+            slot. Nothing is then written.
     """
     slots = [child.slot for child in offspring]
     if len(set(slots)) < len(slots):
         raise ValueError(f"Two children want one slot: {sorted(slots)}. Tell at most one for each.")
     for child in offspring:
+        if not child.parents:
+            raise ValueError(f"The child for {child.slot!r} has no parents: it inherits the rating of at least one.")
         for name, version in child.parents:
             if name in slots and name != child.slot:
                 raise ValueError(f"{name!r} is a parent of the child for {child.slot!r} and makes room itself.")
@@ -141,6 +144,8 @@ def tell(
                     f"{population[name].version} by now. Ask again."
                 )
     before = {child.slot: ratings[child.slot] for child in offspring}  # a birth widens every member's rating
+    for child in offspring:
+        check_fit(child.slot, child.factors, population.factors(child.slot))
     for child in offspring:
         _write(population, ratings, child, step, begin)
     return [

@@ -54,3 +54,22 @@ def not_finite(factors: Factors) -> list[str]:
     tensors = [X.detach() for factor in factors.values() for X in factor[:2]]
     norms = torch.stack(torch._foreach_norm(tensors, ord=math.inf)).view(-1, 2)
     return [path for path, finite in zip(factors, norms.isfinite().all(1).tolist(), strict=True) if not finite]
+
+
+def check_fit(name: str, factors: Factors, own: Factors) -> None:
+    """Refuses weights that cannot take the place of a member's.
+
+    Raises:
+        ValueError: If a module is missing, a shape differs, the scaling differs or a value is not finite.
+    """
+    if own.keys() != factors.keys():
+        raise ValueError(f"Factors for {name!r} cover different modules: {sorted(own.keys() ^ factors.keys())[:4]}.")
+    for path, (A, B, scaling) in factors.items():
+        target = own[path]
+        if A.shape != target.A.shape or B.shape != target.B.shape or scaling != target.scaling:
+            raise ValueError(
+                f"Factors for {name!r} at {path} have shapes {tuple(A.shape)}, {tuple(B.shape)} and scaling "
+                f"{scaling}; the adapter has {tuple(target.A.shape)}, {tuple(target.B.shape)}, {target.scaling}."
+            )
+    if paths := not_finite(factors):
+        raise ValueError(f"Factors for {name!r} at {paths[0]} are not finite; the member is left unchanged.")

@@ -19,7 +19,7 @@ from ..run_files.files import write_files, write_json
 from ..run_files.layout import ADAPTER_FILE, POPULATION_FILE
 from ..run_files.run import TABLE_VERSION, read_table
 from .adapters import misfit, read_adapter
-from .factors import Factor, Factors, not_finite, to_tensors
+from .factors import Factor, Factors, check_fit, to_tensors
 from .lora_config import check_linear, check_lora_config, check_modules
 from .member import Member, check_names, member_names
 from .routing import Routing
@@ -137,19 +137,7 @@ class Population(Mapping[str, Member]):
             ValueError: If a module is missing, a shape differs, the scaling differs or a value is not finite.
         """
         own = self.factors(name)
-        if own.keys() != factors.keys():
-            raise ValueError(
-                f"Factors for {name!r} cover different modules: {sorted(own.keys() ^ factors.keys())[:4]}."
-            )
-        for path, (A, B, scaling) in factors.items():
-            target = own[path]
-            if A.shape != target.A.shape or B.shape != target.B.shape or scaling != target.scaling:
-                raise ValueError(
-                    f"Factors for {name!r} at {path} have shapes {tuple(A.shape)}, {tuple(B.shape)} and scaling "
-                    f"{scaling}; the adapter has {tuple(target.A.shape)}, {tuple(target.B.shape)}, {target.scaling}."
-                )
-        if paths := not_finite(factors):
-            raise ValueError(f"Factors for {name!r} at {paths[0]} are not finite; the member is left unchanged.")
+        check_fit(name, factors, own)
         for path, (A, B, _) in factors.items():
             own[path].A.copy_(A)
             own[path].B.copy_(B)
