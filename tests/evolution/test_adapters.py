@@ -162,3 +162,6 @@ def test_replay_names_the_parent_that_nobody_holds(tmp_path):
         ValueError, match=rf"founders'\] holds {first.slot}@99, a parent of {last.slot}@{last.version}"
     ):
         replay(lost, [tmp_path / "founders"])
+    imported = replace(last, kind="import", parents=(("runs/sft", 0),))
+    with pytest.raises(ValueError, match=f"{last.slot}@{last.version} is a copy of the adapter runs/sft, which is no"):
+        replay(imported, [tmp_path / "founders"])

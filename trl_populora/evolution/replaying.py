@@ -22,8 +22,13 @@ def replay(event: EvolutionEvent, folders: Sequence[str | os.PathLike]) -> Facto
             replaced. For a parent that was replaced in the same event, pass a population that was saved just before.
 
     Raises:
-        ValueError: If a parent is in none of the folders.
+        ValueError: If a parent is in none of the folders, or the event is an import, whose parent is no member.
     """
+    if event.kind == "import":
+        raise ValueError(
+            f"{event.slot}@{event.version} is a copy of the adapter {event.parents[0][0]}, which is no member of the "
+            "run. Read that adapter with read_adapter."
+        )
     versions = {os.fspath(folder): _versions(os.fspath(folder)) for folder in folders}
     parents = []
     for name, version in event.parents:
