@@ -71,11 +71,22 @@ def test_torn_last_line_is_dropped(tmp_path):
     path = tmp_path / "lineage.jsonl"
     Lineage(path).extend(HISTORY)
     whole = path.read_bytes()
-    for cut in (1, 40):
+    for cut in (2, 40):
         path.write_bytes(whole[:-cut])
         assert list(Lineage(path)) == HISTORY[:2]
     lineage = Lineage(path)
     lineage.extend([HISTORY[2]])
+    assert path.read_bytes() == whole
+
+
+def test_a_whole_last_line_without_its_break_is_kept(tmp_path):
+    path = tmp_path / "lineage.jsonl"
+    Lineage(path).extend(HISTORY)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    lineage = Lineage(path)
+    assert list(lineage) == HISTORY
+    lineage.extend([])
     assert path.read_bytes() == whole
 
 

@@ -338,6 +338,8 @@ def read_json(path: str | os.PathLike, *, missing: str) -> dict[str, Any]:
 def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[Record]:
     """The records in a file of JSON lines, without an incomplete last line, which a killed process may leave.
 
+    A whole last line counts also without its line break, which an editor may have removed.
+
     Raises:
         ValueError: If another line cannot be read, or `parse` refuses it, or the file holds something else than lines.
     """
@@ -345,6 +347,8 @@ def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[
         *lines, torn = file.read().split(b"\n")
     if torn and not lines and not torn.startswith(b"{"):
         raise ValueError(f"{path} is damaged (it holds no JSON lines). Restore the file.")
+    with suppress(ValueError, RecursionError):
+        lines += [torn] * isinstance(json.loads(torn), dict)
     records = []
     for number, line in enumerate(lines, start=1):
         try:
