@@ -226,6 +226,7 @@ def test_shared_member_plays_both_roles():
     [
         {"r": 0},
         {"lora_alpha": 0},
+        {"lora_alpha": float("nan")},
         {"lora_dropout": 0.1},
         {"use_dora": True},
         {"init_lora_weights": "pissa"},  # and others that change the base, or need data
@@ -246,6 +247,19 @@ def test_refuses_lora_settings_it_cannot_honour(setting):
     with pytest.raises(ValueError, match=name if name != "r" else "rank"):
         config = LoraConfig(**(dict(r=4, lora_alpha=8, target_modules="all-linear") | setting))
         Population(two_layers(), config, num_teachers=1, num_students=1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"),
+    [
+        ({"teacher": 1e-4, "student_0": 1e-4}, "none for 'student_1': add its name or 'student'"),
+        ({"teacher": 1e-4, "student": float("nan")}, "learning_rate=nan of 'student_0'"),
+        (-1e-4, "learning_rate=-0.0001 of 'teacher_0'"),
+    ],
+)
+def test_refuses_learning_rates_that_no_folder_could_hold(rate, words):
+    with pytest.raises(ValueError, match=words):
+        Population(two_layers(), lora(), num_teachers=1, num_students=2, learning_rate=rate)
 
 
 @pytest.mark.parametrize("name", ["default", "ref", "a.b", "", "lora_x", "layers", "a/b"])

@@ -1,5 +1,6 @@
 """Checks the LoRA settings of a population."""
 
+import math
 from collections.abc import Collection, Mapping
 
 from peft import LoraConfig
@@ -43,7 +44,7 @@ def check_lora_config(config: LoraConfig) -> None:
         raise ValueError(f"A population needs a peft.LoraConfig, got {type(config).__name__}.")
     if config.r < 1:
         raise ValueError(f"LoRA rank r={config.r} is not usable; choose at least 1, for example 16.")
-    if config.lora_alpha <= 0:
+    if not 0 < config.lora_alpha < math.inf:
         raise ValueError(f"lora_alpha={config.lora_alpha} is not usable; choose a positive value, for example 32.")
     if config.init_lora_weights not in INITS:
         raise ValueError(

@@ -1,6 +1,7 @@
 """`Population`: a table of members and their adapters on one frozen base model."""
 
 import copy
+import math
 import os
 import zlib
 from collections import defaultdict
@@ -314,8 +315,12 @@ class Population(Mapping[str, Member]):
         role, slot = name.rsplit("_", 1)
         role = "shared" if role == "agent" else role
         if isinstance(learning_rate, Mapping):
-            of_role = "student" if role == "shared" else role
-            learning_rate = learning_rate[name if name in learning_rate else of_role]
+            key = name if name in learning_rate else "student" if role == "shared" else role
+            if key not in learning_rate:
+                raise ValueError(f"learning_rate={learning_rate} has none for {name!r}: add its name or {key!r}.")
+            learning_rate = learning_rate[key]
+        if not 0 <= learning_rate < math.inf:
+            raise ValueError(f"learning_rate={learning_rate} of {name!r} must be at least 0 and finite.")
         return Member(id=name, role=role, slot=int(slot), learning_rate=learning_rate)
 
     def _add_adapters(self, model: PreTrainedModel, template: LoraConfig, names: list[str]) -> None:
