@@ -1,9 +1,11 @@
 import json
+import pickle
 from dataclasses import replace
 
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file
 from torch import nn
 from toy_adapters import assert_same_bits, delta
 
@@ -102,6 +104,18 @@ def test_folders_without_a_lora_adapter_are_refused(tmp_path):
     config = tmp_path / "adapter_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"peft_type": "LOHA"}))
     with pytest.raises(ValueError, match="type 'LOHA'"):
+        read_adapter(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip", pickle.dumps(print), None], ids=["empty", "text", "code", "cut"])
+def test_a_damaged_file_of_pytorch_is_named(content, tmp_path):
+    saved(tmp_path, 0)
+    weights, path = tmp_path / "adapter_model.safetensors", tmp_path / "adapter_model.bin"
+    torch.save(load_file(weights), path)
+    weights.unlink()
+    assert len(read_adapter(tmp_path)[1]) == 2
+    path.write_bytes(path.read_bytes()[:-50] if content is None else content)
+    with pytest.raises(ValueError, match="adapter_model.bin is damaged, or holds more than weights"):
         read_adapter(tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+from pickle import UnpicklingError
 
 from peft import LoraConfig
 from peft.utils.other import get_pattern_key
@@ -26,7 +27,8 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
     folder = os.fspath(folder)
     needed = f"it is not a PEFT folder: {ADAPTER_CONFIG_FILE} and {ADAPTER_FILE} are needed."
     kind = read_json(os.path.join(folder, ADAPTER_CONFIG_FILE), missing=needed).get("peft_type")
-    if not any(os.path.isfile(os.path.join(folder, name)) for name in ADAPTER_FILES):
+    path = next(filter(os.path.isfile, (os.path.join(folder, name) for name in ADAPTER_FILES)), None)
+    if path is None:
         raise ValueError(f"{folder} holds no {ADAPTER_FILE}: {needed}")
     if kind != "LORA":
         raise ValueError(f"{folder} holds an adapter of type {kind!r}; only LORA can be read.")
@@ -45,8 +47,16 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
             "with True."
         )
     # Copied out of the mapped file into memory that torch aligns: matrix products of float32 round by alignment.
-    with damage_told(os.path.join(folder, ADAPTER_FILE)):
-        tensors = {name: X.clone() for name, X in load_peft_weights(folder, device="cpu").items()}
+    try:
+        with damage_told(path):
+            tensors = {name: X.clone() for name, X in load_peft_weights(folder, device="cpu").items()}
+    except (EOFError, OSError, RuntimeError, UnpicklingError) as error:
+        if path.endswith(ADAPTER_FILE):
+            raise
+        told = (
+            f"{path} is damaged, or holds more than weights ({type(error).__name__}). Save, copy or download it again."
+        )
+        raise ValueError(told) from error
     modules = [key.removesuffix(".lora_A.weight") for key in tensors if key.endswith(".lora_A.weight")]
     pairs = {f"{module}.lora_{side}.weight" for module in modules for side in "AB"}
     usable = {key for key, X in tensors.items() if X.dim() == 2 and X.is_floating_point()}
