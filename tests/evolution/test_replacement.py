@@ -1,6 +1,7 @@
 import sys
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 from toy_adapters import assert_same_bits, make_factors
@@ -544,6 +545,9 @@ def test_a_parent_lives_on_as_it_was(monkeypatch):
 def test_settings_from_lists():
     assert EvolutionSettings(operators=["dare", "average"]).operators == ("dare", "average")
     assert EvolutionSettings(operators="dare").operators == ("dare",)
+    assert EvolutionSettings(interval=np.int64(5), fraction=np.float64(0.5)) == EvolutionSettings(
+        interval=5, fraction=0.5
+    )
 
 
 @pytest.mark.parametrize("operator", ["extrapolative", "dare"])

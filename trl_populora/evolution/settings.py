@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from trl_populora.population.factors import Factor, Factors, not_finite
@@ -80,7 +81,9 @@ class EvolutionSettings:
 
     def __post_init__(self) -> None:
         for name, hint in hints_of(EvolutionSettings).items():
-            object.__setattr__(self, name, conform_plain(name, getattr(self, name), hint))
+            value = getattr(self, name)
+            value = value.item() if isinstance(value, np.generic) else value
+            object.__setattr__(self, name, conform_plain(name, value, hint))
         names = (self.operators,) if isinstance(self.operators, str) else tuple(self.operators)
         object.__setattr__(self, "operators", names)
         if self.interval < 1:
