@@ -204,6 +204,7 @@ def test_the_exam_is_reserved_and_an_unknown_one_is_told_before_training(tmp_pat
         ({"tasks": 1}, "tasks=1"),
         ({"seeds": ()}, "seed"),
         ({"seeds": (1, 0, 1)}, "seeds names 1 twice"),
+        ({"seeds": (0, -1)}, r"seeds=\[0, -1\]: -1 must be from 0 to 4294967295"),
         ({"operators": ["clone", "gaussian", "clone"]}, "operators names 'clone' twice"),
     ],
 )

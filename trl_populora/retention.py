@@ -135,6 +135,8 @@ def measure_retention(
     for option, given in {"operators": Counter(operators), "seeds": Counter(seeds)}.items():
         if twice := [one for one, times in given.items() if times > 1]:
             raise ValueError(f"{option} names {twice[0]!r} twice: its curves would count as independent ones.")
+    if wrong := [seed for seed in seeds if not 0 <= seed < 2**32]:
+        raise ValueError(f"seeds={list(seeds)}: {wrong[0]} must be from 0 to {2**32 - 1}.")
     split = (text.rpartition(":") if "=" in text else (text, "", "") for text in operators)
     ways = [(name, read_parameters(name, filter(None, rest.split(",")))) for name, _, rest in split]
     if large := [name for name, _ in ways if get_operator(name).num_parents > 2]:
