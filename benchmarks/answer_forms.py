@@ -7,14 +7,18 @@ from the root of a clone, after the experiment. For each run and student: the co
 exam, with their shares and how many of each are right (a *form* is an answer with N for its numbers, such as
 `N - N - N`), and by blocks of ten rounds, from their tables, `distinct` (`diagnostics.dynamics.distinct`) and *sums*:
 the share of valid proposals that the sum of their numbers solves. And the rounds, from 1, with the alarm "repeated one
-answer", also where a run is older than the alarm. With `--control ARM`, the difference in the exam from that arm's run
-of the same seed, paired by question: mean and 95 % interval for other questions.
+answer", also where a run is older than the alarm. And, as a control, the one expression of the numbers in
+their order that solves most of the exam, such as `a + b + c`: what a student reaches that does not look at the target.
+With `--control ARM`, the difference in the exam from that arm's run of the same seed, paired by question: mean and
+95 % interval for other questions.
 """
 
 import argparse
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,7 @@ from trl_populora.run_files.layout import EVALUATION_FOLDER, ROUNDS_FOLDER, answ
 
 BLOCK = 10
 SHOWN = 3
+TASK = re.compile(r"```numbers\n([0-9 ]+)\n```\n```target\n(-?[0-9]+)")  # in a prompt of the exam
 
 
 def main() -> None:
@@ -43,8 +48,10 @@ def main() -> None:
     for place in sorted(options.folder.glob("*/seed_*")):
         answers = Path(answers_file(str(place / EVALUATION_FOLDER), options.exam))
         if answers.is_file():
+            told = pandas.read_parquet(answers)
             found[f"{place.parent.name}/{place.name}"] = {
-                "forms": forms_by_player(pandas.read_parquet(answers)),
+                "forms": forms_by_player(told),
+                "constant": constant(told.drop_duplicates("question").prompt),
                 **repetitions(sorted((place / ROUNDS_FOLDER).glob("*.parquet"))),
             }
             control = options.folder / (options.control or "") / place.name
@@ -77,6 +84,22 @@ def forms_by_player(answers: pandas.DataFrame) -> dict[str, list[dict[str, Any]]
             for form, count in Counter(forms).most_common(SHOWN)
         ]
     return found
+
+
+def constant(prompts: Iterable[str]) -> dict[str, Any]:
+    """The expression without brackets, of the numbers in ascending order, that solves most of the tasks."""
+    tasks = [match.groups() for match in map(TASK.search, prompts) if match]
+    puzzles = [(sorted(map(int, numbers.split())), int(target)) for numbers, target in tasks]
+    names = "abcdefgh"[: max(len(numbers) for numbers, _ in puzzles)]
+    solved: Counter[str] = Counter()
+    for order, signs in product(permutations(names), product("+-*/", repeat=len(names) - 1)):
+        form = " ".join(one for pair in zip(order, (*signs, ""), strict=True) for one in pair).strip()
+        code = compile(form, "form", "eval")
+        for numbers, target in puzzles:
+            if len(numbers) == len(names):
+                solved[form] += abs(eval(code, dict(zip(names, numbers, strict=True))) - target) < 1e-9
+    form, count = max(solved.items(), key=lambda one: one[1])
+    return {"form": form, "right": round(count / len(puzzles), 3)}
 
 
 def repetitions(tables: list[Path]) -> dict[str, dict[str, list]]:

@@ -19,10 +19,12 @@ def experiment(tmp_path):
     (run / "evaluation").mkdir(parents=True)
     (run / "rounds").mkdir()
     rows = [("1 + 20 - 3", "solved"), ("4 + 5 - 6", "wrong"), ("7 * 8", "wrong"), ("?", "refused")]
+    asked = "```numbers\n2 3 9\n```\n```target\n{}\n```"
     told = [
-        {"player": "student_0", "verdict": verdict, "completion": f"```expression\n{text}\n```"}
-        for text, verdict in rows
-    ]
+        {"player": "student_0", "verdict": verdict, "completion": f"```expression\n{text}\n```", "question": str(i),
+         "prompt": asked.format((14, 10, 8, 14)[i])}
+        for i, (text, verdict) in enumerate(rows)
+    ]  # fmt: skip
     pandas.DataFrame(told).to_parquet(run / "evaluation" / "puzzles.parquet")
     for number, texts in enumerate(("abcd", "aaaa")):
         puzzles = [json.dumps({"numbers": [1, 2, 3], "target": target}) for target in (6, 5, 6, 0)]
@@ -43,6 +45,7 @@ def test_forms_and_distinct_completions_of_a_run(experiment, tmp_path, monkeypat
     (run,) = json.loads(out.read_text()).items()
     assert run[0] == "pair/seed_3" and run[1]["distinct"] == {"student_0": [0.5]}  # mean of 1 and 0
     assert run[1]["alarms"] == {"student_0": [2]} and run[1]["sums"] == [0.5]
+    assert run[1]["constant"] == {"form": "a + b + c", "right": 0.5}
     assert run[1]["forms"]["student_0"] == [
         {"form": "N + N - N", "share": 0.667, "right": 0.5},
         {"form": "N * N", "share": 0.333, "right": 0.0},
@@ -58,7 +61,7 @@ def test_the_committed_forms_are_those_of_the_archive(tmp_path, monkeypatch, nam
     answer_forms.main()
     again, kept = (json.loads(path.read_text()) for path in (out, RESULTS / f"{name}_forms.json"))
     of_exams = [
-        {run: {key: one.get(key) for key in ("forms", "difference")} for run, one in record.items()}
+        {run: {key: one.get(key) for key in ("forms", "constant", "difference")} for run, one in record.items()}
         for record in (again, kept)
     ]
     assert len(kept) == runs and of_exams[0] == of_exams[1]
