@@ -61,6 +61,14 @@ def test_results_are_not_written_over_unasked(tmp_path, name):
     assert (tmp_path / name).read_text() == "{}"
 
 
+@pytest.mark.parametrize("name", ["history.jsonl", "probes.jsonl"])
+def test_a_damaged_record_is_refused_before_anything_is_removed(tmp_path, name):
+    write_file(tmp_path / name, b"\0" * 100 + b'\n{"round": 0, "step": 0}\n')  # as after a power cut
+    with pytest.raises(ValueError, match=f"{name}, line 1, cannot be read .* Restore the line or remove it"):
+        RunFolder(str(tmp_path)).check_resume(str(tmp_path / "checkpoint-2"), overwrite=True)
+    RunFolder(str(tmp_path)).check_resume("elsewhere/checkpoint-1", overwrite=True)  # which discards it
+
+
 def test_what_a_kill_has_left_of_an_upload_goes_with_the_next_run(tmp_path):
     write_file(tmp_path / "weights", "here")
     with kept([str(tmp_path / "weights")], str(tmp_path)):

@@ -78,11 +78,14 @@ class RunFolder:
         return os.path.dirname(os.path.realpath(checkpoint)) != os.path.realpath(self.path)
 
     def check_resume(self, checkpoint: str, *, overwrite: bool) -> None:
-        """Refuses to resume from a checkpoint in another folder if this folder has results of another run.
+        """Refuses to resume from a checkpoint in another folder if this folder has results of another run, and from
+        one in this folder if its record is damaged: [`rewind`] could not cut it back.
 
         Raises:
-            ValueError: If there is one, and `overwrite` is false.
+            ValueError: If there is another run, and `overwrite` is false. If a line of the record cannot be read.
         """
+        if not self.is_elsewhere(checkpoint):
+            _numbered(self.history, "round"), _numbered(self.probes, "step")
         if self.is_elsewhere(checkpoint) and not overwrite and (used := self._used()):
             raise ValueError(
                 f"{self.path} holds another run ({used[0]}) than {checkpoint}. Choose another output_dir, or set "
@@ -142,7 +145,7 @@ class RunFolder:
         shutil.rmtree(staging, ignore_errors=True)
         lines = []
         if os.path.isfile(self.history):
-            lines = read_lines(self.history, lambda summary: (summary["round"], summary))
+            lines = _numbered(self.history, "round")
             write_lines(self.history, [summary for number, summary in lines if number < round])
         there = {number for number, _ in lines if number < round}
         if not elsewhere and (there or not lines):  # else the run began in another folder
@@ -161,7 +164,7 @@ class RunFolder:
             write_lines(self.lineage, events)
         later = []
         if os.path.isfile(self.probes):  # the first evaluation is at step 0, before there is anything to resume from
-            lines = read_lines(self.probes, lambda record: (record["step"], record))
+            lines = _numbered(self.probes, "step")
             write_lines(self.probes, [record for number, record in lines if number <= step and step])
         for first in (round_file(self.path, round), probe_file(self.path, step + 1 if step else 0)):
             later += [path for path in _paths(os.path.dirname(first)) if path >= first]
@@ -198,6 +201,11 @@ class RunFolder:
                 f"The record of the run in {self.path} cannot be written: {error}. It stays in memory, and the next "
                 f"round tries again. Free some space or repair the folder."
             )
+
+
+def _numbered(path: str, key: str) -> list[tuple[int, dict]]:
+    """The records of a file, if there is one, each with its number under `key`."""
+    return read_lines(path, lambda record: (record[key], record)) if os.path.isfile(path) else []
 
 
 def _paths(folder: str) -> list[str]:
