@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ import torch
 
 from tests.cli.conftest import write_recipe
 from tests.tiny import tiny_population
-from trl_populora import cli
+from trl_populora import cli, retention
 from trl_populora.evolution import OPERATORS, Operator
 from trl_populora.generation import TransformersSampler
 from trl_populora.retention import RetentionCurve, _Phase, measure_retention
@@ -69,6 +70,62 @@ def test_a_penalty_towards_the_base_is_refused(tmp_path, tiny_model):
     recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
     with pytest.raises(ValueError, match="beta=0.1: its penalty pulls members towards the base"):
         measure_retention([*recipe, "--beta", "0.1"], ["gaussian"], folder=str(tmp_path / "retention"))
+
+
+def test_a_start_that_fails_leaves_no_folder(tmp_path, tiny_model, capsys):
+    recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
+    output = tmp_path / "new" / "retention"
+    assert cli.main(["retention", *recipe, "--exam", "unheard", "--output", str(output)]) == 2
+    assert "exam 'unheard' is unknown" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+class PhaseWithoutTraining:
+    """All students solve both tasks."""
+
+    def __init__(self, recipe, folder, students, rounds, seed, exam, *, children=False):
+        self.args, self.solved = SimpleNamespace(rounds=rounds), np.ones((students, 2))
+
+    def exam(self, count, name):
+        return SimpleNamespace(questions=["a", "b"])
+
+    def take_exam(self, exam):
+        return self.solved
+
+    def train(self, after_round=lambda step: None):
+        after_round(self.args.rounds)
+
+    def factors(self, name):
+        return {}
+
+    def take_over(self, teacher, ways, factors, seed):
+        pass
+
+    def close(self):
+        pass
+
+
+def test_curves_are_not_lost_on_a_full_disk(tmp_path, tiny_model, monkeypatch, capsys):
+    """They are printed, and the next seed writes those of the seeds before it, too."""
+
+    def write(path, data):
+        attempts.append([own["seed"] for own in data])
+        if len(attempts) != 2:
+            raise OSError("No space left on device")
+
+    attempts = []
+    monkeypatch.setattr(retention, "write_json", write)
+    monkeypatch.setattr(retention, "_Phase", PhaseWithoutTraining)
+    recipe = write_recipe(tmp_path, tiny_model)
+    options = ["--operators", "clone", "--seeds", "0", "1", "--output", str(tmp_path / "retention")]
+    assert cli.main(["retention", *recipe, *options]) == 1
+    assert attempts == [[0], [0, 1], [0, 1]]
+    printed = capsys.readouterr()
+    assert (
+        "retention.json is not written: No space left on device. The curves of seed 0 stay in memory." in printed.out
+    )
+    assert "First parents: pass@1 100.0%" in printed.out and "seed 1 stay" not in printed.out
+    assert "populora: error: No space left on device" in printed.err
 
 
 @pytest.mark.slow

@@ -109,7 +109,8 @@ def measure_retention(
         operators (`Sequence[str]`): Names of variation operators, one child each. Parameters may follow a name, as in
             `"component_masking:rho=0.1"`.
         folder (`str`): Where the runs write; made if missing. After each seed, the curves of all seeds until
-            then are written to its `retention.json`, which must not exist before.
+            then are written to its `retention.json`, which must not exist before. If that fails (full disk), `report`
+            is told, and the next seed tries again.
         seeds (`Sequence[int]`, *optional*): One repetition each.
         parent_rounds (`int`, *optional*, defaults to `40`): Rounds for which the parents train.
         rounds (`int`, *optional*, defaults to `20`): Rounds for which the children train.
@@ -166,9 +167,16 @@ def measure_retention(
             children.take_over(teacher, ways, factors, seed)
             _train_and_ask(children, questions, own, every=every, report=report)
         curves += own
-        data = [asdict(curve) | {"steps_to_recover": curve.steps_to_recover} for curve in curves]
-        write_json(place, data)
+        try:
+            save_curves(curves, place)
+        except OSError as error:
+            report(f"{place} is not written: {error}. The curves of seed {seed} stay in memory.")
     return curves
+
+
+def save_curves(curves: Sequence[RetentionCurve], path: str) -> None:
+    """Writes curves as JSON."""
+    write_json(path, [asdict(curve) | {"steps_to_recover": curve.steps_to_recover} for curve in curves])
 
 
 def _train_and_ask(

@@ -52,10 +52,13 @@ def run(options: argparse.Namespace) -> int:
 
     from ..evolution import OPERATORS
     from ..output import steady_output
-    from ..retention import measure_retention
+    from ..retention import measure_retention, save_curves
+    from ..run_files.files import check_writable, gone_if_unused
     from ..run_files.layout import RETENTION_FILE, RETENTION_PLOT
 
-    with steady_output():
+    place = os.path.join(folder, RETENTION_FILE)
+    with steady_output(), gone_if_unused(folder, lambda: any(files for _, _, files in os.walk(folder))):
+        check_writable(folder, option="--output")
         curves = measure_retention(
             ["--config", options.config],
             options.operators or list(OPERATORS),
@@ -67,7 +70,8 @@ def run(options: argparse.Namespace) -> int:
         )
     print()
     print_table(curves)
-    print(f"\nCurves: {os.path.join(folder, RETENTION_FILE)}")
+    save_curves(curves, place)  # again: the disk may have been full
+    print(f"\nCurves: {place}")
     try:
         from ..reporting.retention_plot import save_retention_plot
 
