@@ -71,6 +71,39 @@ def test_in_the_last_round_it_changes_nothing(make_trainer, terminated):
     assert trainer.state.global_step == 2 and not trainer.stopping.stopped and not trainer.stopping.saved
 
 
+class Upload:
+    """One that begins with the round, and during which SIGTERM comes."""
+
+    def is_done(self):
+        return False
+
+    def wait_until_done(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Uploads(TrainerCallback):
+    def __init__(self):
+        self.trainer = None
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.trainer.push_in_progress = Upload()
+
+
+def test_what_waits_for_an_upload_has_said_so_and_ends_at_once(make_trainer, terminated, caplog, monkeypatch):
+    monkeypatch.setattr(stopping, "SAME_SECONDS", 0.0)
+    uploads = Uploads()
+    for step, last in ((None, 1), (0, 2)):
+        caplog.clear()
+        uploads.trainer = make_trainer(
+            max_steps=last, callbacks=[uploads, Sends(step=step)], overwrite_output_dir=True
+        )
+        uploads.trainer.train()
+        assert uploads.trainer.stopping.stopped == (step == 0)
+        said = [record.getMessage() for record in caplog.records if "SIGTERM" in record.getMessage()]
+        assert [text.endswith("The process ends when its upload has ended.") for text in said] == [True] * (step == 0)
+    assert terminated == [signal.SIGTERM] * 2  # the first after the last round, the second again
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("apart, ends", [(0.0, True), (60.0, False)])
 def test_a_second_one_ends_at_once_unless_it_is_the_same(make_trainer, terminated, monkeypatch, apart, ends):

@@ -42,13 +42,14 @@ class StopCallback(TrainerCallback):
         self.trainer = trainer
         self.stopped = False
         self._asked: float | None = None  # when this process got the signal
+        self._over = False  # whether the last round has ended; an upload may still be under way
         self._wanted: set[str] = set()  # of `WAITING`, asked for within the round
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Context in which a first SIGTERM asks training to end, and a later one has its usual effect. Works only in
         the main thread, because other threads cannot receive signals."""
-        self.stopped, self._asked, self._wanted = False, None, set()
+        self.stopped, self._asked, self._over, self._wanted = False, None, False, set()
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -56,9 +57,9 @@ class StopCallback(TrainerCallback):
 
         def ask(number: int, frame: FrameType | None) -> None:
             now = time.monotonic()
-            if self._asked is None:
+            if self._asked is None and not self._over:
                 self._asked = now
-            elif now - self._asked >= SAME_SECONDS:
+            elif self._asked is None or now - self._asked >= SAME_SECONDS:
                 signal.signal(number, before)
                 os.kill(os.getpid(), number)
 
@@ -76,6 +77,12 @@ class StopCallback(TrainerCallback):
         if self.trainer.ranks.any(self._asked is not None):
             self.stopped = True
             control.should_log = control.should_save = control.should_training_stop = True
+
+    def on_train_end(
+        self, args: PopulationSelfPlayConfig, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._over = True
+        self.tell()  # Trainer waits for an upload after this
 
     def agree(self) -> None:
         """Gives all processes what one of them wants: `on_round` and `on_probe` are called on one only, and what a
@@ -98,7 +105,9 @@ class StopCallback(TrainerCallback):
         """Says how to go on, if the run was stopped."""
         if self.stopped and self.trainer.ranks.is_main:
             newest = newest_checkpoint(self.trainer.args.output_dir)
+            upload = getattr(self.trainer, "push_in_progress", None)
+            waits = "" if upload is None or upload.is_done() else " The process ends when its upload has ended."
             logger.warning(
                 f"Stopped by SIGTERM after step {self.trainer.state.global_step}. "
-                f"resume_from_checkpoint=auto goes on from {newest or 'the beginning'}."
+                f"resume_from_checkpoint=auto goes on from {newest or 'the beginning'}.{waits}"
             )

@@ -294,11 +294,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
                 if checkpoint is not None and load_finished(self, checkpoint):
                     return TrainOutput(self.state.global_step, 0.0, {})
                 self.check_sandbox()
-                output = super().train(checkpoint, trial, ignore_keys_for_eval)
+                return super().train(checkpoint, trial, ignore_keys_for_eval)
         finally:
             self._close_sandboxes()
-        self.stopping.tell()
-        return output
 
     def _go_on(self, *, resume: bool) -> None:
         """A second `train` without a checkpoint: members, ratings and buffers are those of the first.
