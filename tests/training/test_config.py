@@ -242,6 +242,7 @@ def test_the_learning_rate_is_constant_unless_told_otherwise(config, make_traine
             },
             "operator_parameters of dare, not among operators=['clone']",
         ),
+        ({"probe_kwargs": {"data": "folder"}, "evolution_interval": 1}, None),  # final exams read it
         ({"warmup_steps": 2, "lr_scheduler_type": "constant_with_warmup", "evolution_interval": 1}, None),
         ({"lr_scheduler_type": "polynomial", "evolution_interval": 1}, None),
         (

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..settings import to_mapping
 from .nested import NESTED
+from .probe_settings import ProbeSettings
 
 
 if TYPE_CHECKING:
@@ -137,8 +138,12 @@ def without_effect(args: PopulationSelfPlayConfig, model: Any = None, peft_confi
             "questions out of the dataset"
         )
     evolution, defaults = args.evolution, _defaults(args)
+    only_data = replace(args.probes, data=None) == ProbeSettings()  # final exams read them, too
     needed = {
-        "probe_kwargs": (args.is_probed, "only trainer.evaluate() asks these exams. Set eval_strategy to 'steps'"),
+        "probe_kwargs": (
+            args.is_probed or only_data,
+            "only trainer.evaluate() asks these exams. Set eval_strategy to 'steps'",
+        ),
         "evolution_kwargs": (args.evolution_interval or args.recombination_interval, "evolution_interval is 0"),
         "recombination_roles": (args.recombination_interval, "recombination_interval is 0"),
         "hall_of_fame_size": (args.hall_of_fame_probability, "hall_of_fame_probability is 0"),
