@@ -145,6 +145,24 @@ def test_children_differ_in_their_weights_only(tmp_path, tiny_model):
         phase.close()
 
 
+def test_a_benchmark_is_read_from_the_folder_that_the_recipe_names(tmp_path, tiny_model, caplog):
+    lines = [json.dumps({"question": f"What is {i} plus 1?", "answer": f"#### {i + 1}"}) for i in range(3)]
+    (tmp_path / "gsm8k.jsonl").write_text("\n".join(lines) + "\n")
+    changes = {
+        "evolution_interval": "leave out",
+        "num_teachers": "leave out",
+        "eval_strategy": "steps",
+        "eval_steps": 1,
+    }
+    recipe = write_recipe(tmp_path, tiny_model, probe_kwargs={"data": str(tmp_path), "founders": 1}, **changes)
+    phase = _Phase(recipe, str(tmp_path / "parents"), 2, 1, seed=0, exam="gsm8k[:2]")
+    try:
+        assert len(phase.exam(0, "gsm8k[:2]").questions) == 2
+        assert "probe_kwargs" not in caplog.text  # of probes, which these runs do not have
+    finally:
+        phase.close()
+
+
 @pytest.mark.slow
 def test_sigterm_ends_it_without_curves_of_a_seed_that_was_cut_short(tmp_path, tiny_model, monkeypatch, capfd):
     recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")

@@ -7,6 +7,7 @@ trains no further. All answer the same held-out tasks greedily, and results are 
 frozen, so that all tasks come from one distribution.
 """
 
+import json
 import math
 import os
 from collections import Counter
@@ -236,6 +237,7 @@ class _Phase:
             "max_steps": rounds * args.num_iterations,
             "save_strategy": "no",
             "eval_strategy": "no",
+            "probe_kwargs": json.dumps({"data": args.probes.data}),
             "push_to_hub": False,
             "output_dir": folder,
             "overwrite_output_dir": True,
@@ -290,7 +292,7 @@ class _Phase:
 
         source, tasks = self.trainer.source, []
         if name is not None:
-            return make_exam(name, source.task_types)
+            return make_exam(name, source.task_types, data=self.args.probes.data)
         families = families_of(source.task_types, self.args.seed_families)
         for name, task_type in source.task_types.items():
             known = {task.id for task in source.buffer.tasks(name)}
