@@ -85,7 +85,8 @@ class RunFolder:
             ValueError: If there is another run, and `overwrite` is false. If a line of the record cannot be read.
         """
         if not self.is_elsewhere(checkpoint):
-            _numbered(self.history, "round"), _numbered(self.probes, "step")
+            for path, key in ((self.history, "round"), (self.probes, "step")):
+                _numbered(path, key)
         if self.is_elsewhere(checkpoint) and not overwrite and (used := self._used()):
             raise ValueError(
                 f"{self.path} holds another run ({used[0]}) than {checkpoint}. Choose another output_dir, or set "
