@@ -51,14 +51,14 @@ def test_results_are_not_written_over_unasked(tmp_path, name):
     here = RunFolder(str(tmp_path))
     here.start(overwrite=False)
     here.check_resume("elsewhere/checkpoint-1", overwrite=False)
-    write_file(tmp_path / name, "{}")
+    write_file(tmp_path / name, record := '{"round": 0, "step": 0}')
     with pytest.raises(ValueError, match="already holds a run .*overwrite_output_dir=true"):
         here.start(overwrite=False)
     with pytest.raises(ValueError, match="holds another run"):
         here.check_resume("elsewhere/checkpoint-1", overwrite=False)
     here.check_resume(str(tmp_path / "checkpoint-2"), overwrite=False)
     here.check_resume("elsewhere/checkpoint-1", overwrite=True)
-    assert (tmp_path / name).read_text() == "{}"
+    assert (tmp_path / name).read_text() == record
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", "probes.jsonl"])
