@@ -172,6 +172,18 @@ def test_a_member_that_joined_has_no_founder_in_its_slot():
     assert lineage.founders("b") == {"a"}
 
 
+def test_the_founder_of_a_slot_stays_when_a_later_member_joins_there():
+    lineage = Lineage()
+    again = replace(event(30, "b@2", "a@0"), operator="clone", kind="join")
+    lineage.extend([event(10, "b@1", "a@0"), again])
+    assert lineage.family_tree(["a", "b"]).splitlines() == [
+        "a@0 *  founder",
+        "  b@1  step 10, dare",
+        "  b@2 *  step 30, join",
+        "b@0  founder",
+    ]
+
+
 def test_a_long_line_of_descent():
     lineage = Lineage()
     lineage.extend([event(n, f"a@{n}", f"a@{n - 1}") for n in range(1, 3000)])

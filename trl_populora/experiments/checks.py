@@ -229,9 +229,9 @@ def _check_reward_metrics(experiment: Experiment, functions: Sequence[Any], *, s
     from ..training.reward_functions import numbered
 
     names = [getattr(one, "__name__", "") for one in functions]
-    known = numbered(["self_play_reward", *names]) if self_play and names else []
     if not all(names):  # TRL names an object by its class or otherwise
         return
+    known = numbered(["self_play_reward", *names]) if self_play and names else []
     told = [f"{begin}{one}/{kind}" for begin in OPEN for one in known for kind in ("mean", "std")]
     for name, measure in experiment.parsed_measures.items():
         if (measure.metric or "").startswith(OPEN) and measure.metric not in told:

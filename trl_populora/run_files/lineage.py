@@ -140,7 +140,8 @@ class Lineage:
                 first, including those without an event.
         """
         children: dict[tuple[str, int], list[EvolutionEvent]] = {}
-        joined = {event.slot for event in self.events if event.kind == "join"}  # without a founder in their slots
+        first = {event.slot: event.kind for event in reversed(self.events)}
+        joined = {slot for slot, kind in first.items() if kind == "join"}  # no founder was in their slots
         seen = dict.fromkeys((name, 0) for name in names if name not in joined)
         for event in self.events:
             children.setdefault(event.parents[0], []).append(event)

@@ -87,7 +87,7 @@ class RunFolder:
         if not self.is_elsewhere(checkpoint):
             for path, key in ((self.history, "round"), (self.probes, "step")):
                 _numbered(path, key)
-        if self.is_elsewhere(checkpoint) and not overwrite and (used := self._used()):
+        elif not overwrite and (used := self._used()):
             raise ValueError(
                 f"{self.path} holds another run ({used[0]}) than {checkpoint}. Choose another output_dir, or set "
                 "overwrite_output_dir=true to discard what is there."
