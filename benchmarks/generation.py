@@ -139,12 +139,12 @@ def make_sampler(args: argparse.Namespace, population, tokenizer):
 def sync_times(sampler, repeats: int) -> dict[str, dict[str, float]]:
     """Seconds of a sync of all members, of one and of none; of the first, the parts of the canary and of all else."""
     names, seconds = list(sampler.population), {"all": [], "one": [], "none": []}
-    canary, moved = [], []
-    check = sampler.canary.check_members
+    canary, moved, check = {what: [] for what in seconds}, [], sampler.canary.check_members
+    what = "none"  # changed now
 
     def check_members(*versions):
         seen, spent = timed(lambda: check(*versions))
-        canary.append(spent)
+        canary[what].append(spent)
         return seen
 
     sampler.canary.check_members = check_members
@@ -155,10 +155,10 @@ def sync_times(sampler, repeats: int) -> dict[str, dict[str, float]]:
                 move(sampler.population, name)
             seconds[what].append(timed(sampler.sync)[1])
             if what == "all":
-                moved.append(seconds[what][-1] - canary[-1])
+                moved.append(seconds[what][-1] - canary[what][-1])
     return {
         **{what: statistics.median(values) for what, values in seconds.items()},
-        "canary": statistics.median(canary[1:]),
+        "canary": statistics.median(canary["all"]),
         "all without the canary": statistics.median(moved),
     }
 
