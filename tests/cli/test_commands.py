@@ -280,6 +280,19 @@ def test_evolve_names_mistakes(run_folder, tmp_path, capsys, options, words):
     assert not (tmp_path / "child").exists()
 
 
+def test_evolve_tells_that_parents_name_other_bases(run_folder, tmp_path, capsys):
+    config = tmp_path / "parent" / "adapter_config.json"
+    shutil.copytree(f"{run_folder}/student_0", config.parent)
+    own = json.loads(config.read_text())
+    config.write_text(json.dumps(own | {"base_model_name_or_path": "another/model"}))
+    parents, told = [f"{run_folder}/student_0", str(config.parent)], []
+    for place in (parents, parents[:1] * 2):
+        assert cli.main(["evolve", *place, "--operator", "average", "--output", str(tmp_path / str(len(told)))]) == 0
+        told.append(capsys.readouterr().out)
+    names = f"{own['base_model_name_or_path']}, another/model"
+    assert f"The parents name other bases, {names}: of different models" in told[0] and "bases" not in told[1]
+
+
 @pytest.mark.parametrize("operator", ["clone", "gaussian"])
 def test_evolve_refuses_a_parent_that_has_diverged(run_folder, tmp_path, capsys, operator):
     parent = tmp_path / "parent"

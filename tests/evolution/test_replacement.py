@@ -282,6 +282,14 @@ def test_stale_and_conflicting_offspring_are_refused_whole():
         assert table.calls == []
 
 
+@pytest.mark.parametrize("change", [{"learning_rate": -1e-4}, {"learning_rate": float("nan")}, {"temperature": 0.0}])
+def test_offspring_with_a_rate_out_of_range_are_refused_when_made(change):
+    child, _ = ask(*played(4, 4), generator())
+    ((name, value),) = change.items()
+    with pytest.raises(ValueError, match=f"{name}={value} of 'teacher_3' must be"):
+        replace(child, **change)
+
+
 def of_three(parents, rng):
     """An operator of three parents."""
     return OPERATORS["average"].function([parents[0], parents[2]], rng)

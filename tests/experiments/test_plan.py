@@ -74,6 +74,7 @@ def test_mappings_are_changed_key_by_key():
         ({"measures": {"m": {"metrics": "a"}}}, "Unknown key 'metrics' in measures.m. Did you mean 'metric'"),
         ({"measures": {"m": {"metric": "a", "exam": "b"}}}, "measures.m: name either"),
         ({"measures": {"m": {"metric": "a", "last": 0}}}, "last=0"),
+        ({"measures": {"m": {"exam": "held_out_easy[:2]", "last": 3}}}, "last=3 is for metrics of the rounds"),
         ({"measures": {"m": {"exam": "held_out_easy[:2]", "of": "chosen"}}}, "of='chosen' must be one of"),
         (
             {"measures": {"m": {"exam": "held_out_easy"}}},

@@ -151,9 +151,11 @@ def test_a_run_that_has_begun_is_its_own(link, plan):
 def test_results_name_what_was_reused(link, old, plan, capsys):
     from trl_populora.cli import main
 
-    new, _ = link()
+    link(reuse=[old.output, "/no/such/folder"])
     assert main(["experiment", str(plan.file)]) == 0
-    assert capsys.readouterr().out.count("done already") == 4
+    told = capsys.readouterr().out
+    assert told.count("done already") == 4 and told.count("does not exist here") == 1
+    assert "reuse: /no/such/folder does not exist here" in told
     record = json.loads((plan.folder / "new/results.json").read_text())
     assert [job["why"] for job in record["jobs"]] == [
         f"the run {old.output}/{arm}/seed_{seed}" for seed in (0, 1) for arm in ("one", "two")

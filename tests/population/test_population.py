@@ -215,6 +215,13 @@ def test_random_states_stay_the_callers(monkeypatch):
     assert torch.equal(torch.get_rng_state(), before) and not seeded
 
 
+@pytest.mark.parametrize("sizes", [(1, 0, False), (-1, 1, False), (2, 1, True), (0, 1, True)])
+def test_sizes_that_are_no_population_are_refused(sizes):
+    teachers, students, shared = sizes
+    with pytest.raises(ValueError, match=f"num_teachers={teachers}, num_students={students}.*at least one student"):
+        Population(two_layers(), lora(), num_teachers=teachers, num_students=students, shared_member=shared)
+
+
 def test_shared_member_plays_both_roles():
     population = Population(two_layers(), lora(), num_teachers=1, num_students=1, shared_member=True)
     assert list(population) == ["agent_0"]
@@ -356,9 +363,9 @@ def test_load_refuses_another_population(tmp_path):
         tiny_population(1, 1).load(tmp_path)
     table = tmp_path / "small" / "population.json"
     saved = json.loads(table.read_text())
-    for change in ({"learning_rate": -1e-5}, {"learning_rate": 1e999}, {"temperature": 0.0}):
+    for change in ({"learning_rate": -1e-5}, {"learning_rate": 1e999}, {"temperature": 0.0}, {"temperature": "hot"}):
         table.write_text(json.dumps(saved | {"members": [row | change for row in saved["members"]]}))
-        with pytest.raises(ValueError, match="learning rate is negative or not finite, or its temperature"):
+        with pytest.raises(ValueError, match="cannot be read: .*(learning_rate|temperature|str)"):
             tiny_population(1, 1).load(tmp_path / "small")
     table.write_text(json.dumps(saved))
     os.remove(tmp_path / "small" / "student_0" / "adapter_model.safetensors")

@@ -68,4 +68,9 @@ def run(options: argparse.Namespace) -> int:
     print(f"{options.output}: {options.operator} of {', '.join(options.parents)}")
     for folder, (_, factors) in zip(options.parents, parents):
         print(f"  cosine to {folder}: {cosine(child, factors):.3f}")
+    bases = list(dict.fromkeys(config.base_model_name_or_path for config, _ in parents))
+    if len(bases) > 1:
+        print(
+            f"  The parents name other bases, {', '.join(map(str, bases))}: of different models, no child is useful."
+        )
     return 0

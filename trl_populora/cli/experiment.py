@@ -56,6 +56,9 @@ def run(options: argparse.Namespace) -> int:
     asked = experiment.asked(checked.exam_names.values())
     rounds = {arm: size.rounds for arm, size in checked.sizes.items()}
     with ExperimentView({job.name: checked.sizes[job.arm].rounds for job in jobs}) as view:
+        for folder in experiment.reuse:
+            if not os.path.isdir(folder):
+                view.note(f"reuse: {folder} does not exist here; no run is taken from it")
         for name, folder in reuse_runs(experiment, base, jobs, checked.exam_versions).items():
             view.note(f"{name}: the same run is in {folder}; it is used")
         if options.results:

@@ -13,6 +13,7 @@ import torch
 
 from trl_populora.population import Factors, Population
 from trl_populora.population.factors import Factor, check_fit, not_finite
+from trl_populora.population.member import check_range
 
 from ..run_files.lineage import Birth, EvolutionEvent
 from .inheritance import draw_seed
@@ -42,9 +43,15 @@ class Offspring(Birth):
 
     Attributes:
         factors (`Factors`): Its weights.
+
+    Raises:
+        ValueError: If its learning rate or temperature is out of range.
     """
 
     factors: Factors
+
+    def __post_init__(self) -> None:
+        check_range(self.slot, self.learning_rate, self.temperature)
 
 
 def ask(

@@ -57,6 +57,8 @@ class Measure:
             raise ValueError("name either a metric of the rounds (metric: solve_rate) or an exam (exam: held_out).")
         if self.last < 1:
             raise ValueError(f"last={self.last} must be at least 1 round.")
+        if self.exam is not None and self.last != Measure.last:
+            raise ValueError(f"last={self.last} is for metrics of the rounds: an exam is taken once, after the run.")
         if self.of not in KINDS:
             raise ValueError(f"of={self.of!r} must be one of {list(KINDS)}.")
         if self.metric is not None and self.of != "mean":

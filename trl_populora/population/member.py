@@ -27,6 +27,9 @@ class Member:
         operator (`str`): Evolution operator that made it, or `"founder"`.
         learning_rate (`float`): Peak learning rate of this member's optimizer group.
         temperature (`float`): Sampling temperature as a multiple of the run's; 1 for a founder.
+
+    Raises:
+        ValueError: If the learning rate or the temperature is out of range.
     """
 
     id: str
@@ -38,6 +41,9 @@ class Member:
     parents: tuple[str, ...] = ()
     operator: str = "founder"
     temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_range(self.id, self.learning_rate, self.temperature)
 
     def to_json(self) -> dict:
         """The row of the table as JSON values."""
@@ -51,12 +57,17 @@ class Member:
             ValueError: If a value is missing, of another type, unknown, or out of range.
         """
         try:
-            member = cls(**{**data, "parents": tuple(data["parents"])})
-            if not (0 <= member.learning_rate < math.inf and 0 < member.temperature < math.inf):
-                raise TypeError("its learning rate is negative or not finite, or its temperature is not above 0")
-        except (TypeError, KeyError) as error:
-            raise ValueError(f"The member {data} cannot be read: {error}. Restore {POPULATION_FILE}.") from None
-        return member
+            return cls(**{**data, "parents": tuple(data["parents"])})
+        except (TypeError, KeyError, ValueError) as error:
+            raise ValueError(f"The member {data} cannot be read: {error} Restore {POPULATION_FILE}.") from None
+
+
+def check_range(name: str, learning_rate: float | None, temperature: float | None) -> None:
+    """Refuses a learning rate below 0 and a temperature that is not above 0; `None` is that of the slot."""
+    if learning_rate is not None and not 0 <= learning_rate < math.inf:
+        raise ValueError(f"learning_rate={learning_rate} of {name!r} must be at least 0 and finite.")
+    if temperature is not None and not 0 < temperature < math.inf:
+        raise ValueError(f"temperature={temperature} of {name!r} must be above 0 and finite.")
 
 
 def member_names(num_teachers: int, num_students: int, *, shared: bool = False) -> list[str]:

@@ -1,7 +1,6 @@
 """`Population`: a table of members and their adapters on one frozen base model."""
 
 import copy
-import math
 import os
 import zlib
 from collections import defaultdict
@@ -76,6 +75,11 @@ class Population(Mapping[str, Member]):
             raise ValueError(
                 "The model already carries adapters, of PEFT or of an earlier population. Load the base model again; "
                 "the population makes its own adapters. A run starts from adapters that exist by initial_adapters."
+            )
+        if num_students < 1 or num_teachers < 0 or (shared_member and (num_teachers, num_students) != (1, 1)):
+            raise ValueError(
+                f"num_teachers={num_teachers}, num_students={num_students}, shared_member={shared_member}: there must "
+                "be at least one student, and a member that plays both roles is one teacher and one student."
             )
         check_lora_config(lora_config)
         check_modules(model, lora_config.target_modules, option="target_modules")
@@ -319,8 +323,6 @@ class Population(Mapping[str, Member]):
             if key not in learning_rate:
                 raise ValueError(f"learning_rate={learning_rate} has none for {name!r}: add its name or {key!r}.")
             learning_rate = learning_rate[key]
-        if not 0 <= learning_rate < math.inf:
-            raise ValueError(f"learning_rate={learning_rate} of {name!r} must be at least 0 and finite.")
         return Member(id=name, role=role, slot=int(slot), learning_rate=learning_rate)
 
     def _add_adapters(self, model: PreTrainedModel, template: LoraConfig, names: list[str]) -> None:

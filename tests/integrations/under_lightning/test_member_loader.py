@@ -1,5 +1,7 @@
 """The loader: what each member gets, in what order, on how many processes, and going on inside an epoch."""
 
+import re
+
 import pytest
 import torch
 from hypothesis import given
@@ -109,5 +111,6 @@ def test_workers_load_the_same():
 def test_bad_input_is_refused(bad, message):
     with pytest.raises(ValueError, match=message):
         make(**bad)
-    with pytest.raises(ValueError, match="members is empty"):
-        MemberLoader([1], [], rows_per_member=1)
+    for members in ([], "student_0"):
+        with pytest.raises(ValueError, match=f"members={re.escape(repr(members))} must be a list of names"):
+            MemberLoader([1], members, rows_per_member=1)

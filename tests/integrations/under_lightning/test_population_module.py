@@ -390,11 +390,18 @@ def test_batches_that_cannot_be_routed_are_refused(tmp_path, change, message):
     assert toys.is_base(members)
 
 
-def test_a_loss_that_is_a_mean_over_rows_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda model, batch: causal_lm_loss(model, batch)[0].mean(), r"has shape \(\)"),
+        (lambda model, batch: None, "is a NoneType"),
+        (lambda model, batch: (causal_lm_loss(model, batch)[0], [1, 1, 1]), "is a list"),
+    ],
+)
+def test_a_loss_that_is_not_one_of_each_row_is_refused(tmp_path, loss, message):
     batch = toys.batch_of([("student_0", row) for row in toys.rows(3)])
-    mean = PopulationModule(toys.population(), lambda model, batch: causal_lm_loss(model, batch)[0].mean())
-    with pytest.raises(ValueError, match=r"shape \(\), but the batch has 3 rows.*not their mean"):
-        toys.trainer(tmp_path, max_epochs=1).fit(mean, toys.fixed([batch]))
+    with pytest.raises(ValueError, match=f"The loss {message}, but the batch has 3 rows.*not their mean"):
+        toys.trainer(tmp_path, max_epochs=1).fit(PopulationModule(toys.population(), loss), toys.fixed([batch]))
 
 
 def test_a_batch_that_is_no_mapping_is_refused(tmp_path):

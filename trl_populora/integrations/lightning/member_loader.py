@@ -56,8 +56,10 @@ class MemberLoader:
         if rows_per_member < 1:
             raise ValueError(f"rows_per_member={rows_per_member} must be at least 1.")
         self.members = list(members)
-        if not self.members:
-            raise ValueError("members is empty: name the members that rows are for, or pass the population.")
+        if not self.members or isinstance(members, str):
+            raise ValueError(
+                f"members={members!r} must be a list of names of the members that rows are for, or the population."
+            )
         self.rounds = len(dataset) if samples == "shared" else len(dataset) // len(self.members)
         if not self.rounds:
             raise ValueError(

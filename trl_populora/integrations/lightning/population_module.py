@@ -306,13 +306,15 @@ class PopulationModule(lightning.LightningModule):
     def _sums_and_counts(self, batch: Any, members: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Sum of losses and number of terms of each row, both `(rows,)` and float32."""
         losses = self.row_losses(batch)
-        sums, counts = losses if isinstance(losses, tuple) else (losses, torch.ones_like(losses))
-        for tensor in (sums, counts):
-            if tensor.shape != (len(members),):
+        for one in losses if isinstance(losses, tuple) else (losses,):
+            shape = tuple(one.shape) if isinstance(one, Tensor) else None
+            if shape != (len(members),):
+                found = f"is a {type(one).__name__}" if shape is None else f"has shape {shape}"
                 raise ValueError(
-                    f"The loss has shape {tuple(tensor.shape)}, but the batch has {len(members)} rows: return one "
-                    "value per row (reduction='none'), not their mean."
+                    f"The loss {found}, but the batch has {len(members)} rows: return a tensor of one value per row "
+                    "(reduction='none'), not their mean."
                 )
+        sums, counts = losses if isinstance(losses, tuple) else (losses, torch.ones_like(losses))
         return sums.float(), counts.detach().float()
 
     def _evaluate(self, metric: str, batch: Any) -> None:
