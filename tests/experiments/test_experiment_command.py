@@ -118,6 +118,9 @@ def test_what_is_listed_and_printed_runs_nothing(populora, plan, capsys):
     assert populora("--launcher", "print") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.rpartition(" ")[2] for line in lines] == ["one/0", "two/0", "one/1", "two/1"]
+    assert populora("--launcher", "print", "--only", "two/0") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith("--only two/0") and not (plan.folder / "out/two").exists()
     assert (plan.folder / "out/experiment.json").exists() and not (plan.folder / "out/one").exists()
 
 

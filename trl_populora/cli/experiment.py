@@ -63,8 +63,8 @@ def run(options: argparse.Namespace) -> int:
             view.note(f"{name}: the same run is in {folder}; it is used")
         if options.results:
             return write_results(experiment, registered, {}, rounds, view)
-        if options.launcher != "local" and not options.only:
-            return hand_over(experiment, options, asked, view)
+        if options.launcher != "local":
+            return hand_over(experiment, options, jobs, asked, view)
         problems = run_here(experiment, base, jobs, asked, options, view)
         if problems is None:
             view.note("Stopped. The same command continues from there.")
@@ -102,12 +102,14 @@ def stop(*_: object) -> Never:
     raise KeyboardInterrupt
 
 
-def hand_over(experiment: "Experiment", options: argparse.Namespace, asked: "Asked", view: Any) -> int:
+def hand_over(
+    experiment: "Experiment", options: argparse.Namespace, jobs: "Sequence[Job]", asked: "Asked", view: Any
+) -> int:
     """Prints a command for each job that is not done, or hands them to SLURM."""
     from ..experiments.jobs import Stage, state
     from ..experiments.launchers import printed, submit
 
-    jobs = [job for job in experiment.all_jobs if state(job, asked)[0] is not Stage.DONE]
+    jobs = [job for job in jobs if state(job, asked)[0] is not Stage.DONE]
     if options.launcher == "print":
         for job in jobs:
             print(printed(options.file, job))
