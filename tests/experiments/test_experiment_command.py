@@ -124,6 +124,18 @@ def test_what_is_listed_and_printed_runs_nothing(populora, plan, capsys):
     assert (plan.folder / "out/experiment.json").exists() and not (plan.folder / "out/one").exists()
 
 
+def test_nothing_but_commands_is_printed_for_a_scheduler(populora, plan, capsys):
+    plain = {"exams": [], "measures": {"solved": {"metric": "solve_rate"}}}
+    plan.read(**plain)
+    assert populora("--only", "one/0") == 0
+    plan.read(**plain, output=str(plan.folder / "new"), reuse=[str(plan.folder / "out")])
+    capsys.readouterr()
+    assert populora("--launcher", "print") == 0
+    told = capsys.readouterr()
+    assert [line.split()[0] for line in told.out.splitlines()] == ["cd"] * 3
+    assert "one/0: the same run is in" in told.err
+
+
 @pytest.mark.slow
 def test_the_list_says_what_is_done(populora, plan, capsys):
     assert populora("--only", "two/1") == 0

@@ -6,6 +6,7 @@ After a kill, the same command continues. docs/experiments.md explains the YAML 
 import argparse
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Never
 
@@ -55,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
     registered = register(experiment, base, options.file, checked.exam_names)
     asked = experiment.asked(checked.exam_names.values())
     rounds = {arm: size.rounds for arm, size in checked.sizes.items()}
-    with ExperimentView({job.name: checked.sizes[job.arm].rounds for job in jobs}) as view:
+    told = sys.stderr if options.launcher == "print" else None  # on standard output are commands only
+    with ExperimentView({job.name: checked.sizes[job.arm].rounds for job in jobs}, file=told) as view:
         for folder in experiment.reuse:
             if not os.path.isdir(folder):
                 view.note(f"reuse: {folder} does not exist here; no run is taken from it")
