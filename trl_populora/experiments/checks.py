@@ -95,9 +95,11 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
                 raise ValueError(
                     "push_to_hub: true would push all runs to one repository. Push runs later with `populora push`."
                 )
-            probed = _probed_exams(args)
+            probed: list[Exam] = []
+            if args.is_probed and args.probes.exams is not None:
+                probed = _exams(args.probes.exams, args, args.probes.data, setting="probe_kwargs.exams")
             _check_metrics(experiment, args, probed)
-            exams = _exams(experiment, args)
+            exams = _exams(experiment.exams, args, experiment.exam_data, setting="exams")
             asked = dict(zip(experiment.exams, exams, strict=True))
             names |= {name: exam.name for name, exam in asked.items()}
             asked |= {f"probe {one.name}": one for one in probed if f"{EXAMS}{one.name}/mean" in measured}
@@ -239,25 +241,11 @@ def _check_reward_metrics(experiment: Experiment, functions: Sequence[Any], *, s
             raise ValueError(f"measures.{name}: its rounds have no metric {measure.metric!r}. {hint}")
 
 
-def _exams(experiment: Experiment, args: PopulationSelfPlayConfig) -> list[Exam]:
-    try:
-        return _made(experiment.exams, args, experiment.exam_data)
-    except ValueError as error:
-        raise ValueError(f"exams: {error}") from None
-
-
-def _probed_exams(args: PopulationSelfPlayConfig) -> list[Exam]:
-    """The exams along a run whose recipe names them."""
-    if not args.is_probed or args.probes.exams is None:
-        return []
-    try:
-        return _made(args.probes.exams, args, args.probes.data)
-    except ValueError as error:
-        raise ValueError(f"probe_kwargs.exams: {error}") from None
-
-
-def _made(names: Sequence[str], args: PopulationSelfPlayConfig, data: str | None) -> list[Exam]:
+def _exams(names: Sequence[str], args: PopulationSelfPlayConfig, data: str | None, *, setting: str) -> list[Exam]:
     from ..evaluation import make_exams
     from ..training.first_tasks import types_in_play
 
-    return make_exams(names, types_in_play(args, None) if args.num_teachers else {}, data=data)
+    try:
+        return make_exams(names, types_in_play(args, None) if args.num_teachers else {}, data=data)
+    except ValueError as error:
+        raise ValueError(f"{setting}: {error}") from None
