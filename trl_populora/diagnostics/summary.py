@@ -94,7 +94,7 @@ class RoundSummary:
         events (`tuple[dict, ...]`): Replacements after this round, each an `EvolutionEvent` as JSON.
         recombined (`tuple[str, ...]`): Members that got the mean update of their role after this round.
         seconds (`dict[str, float]`): Phase (`propose`, `verify`, `match`, `solve`, `judge`, `learn`, and, in rounds
-            that have them, `weights` and `recombine`) -> seconds.
+            that have them, `extra`, `weights` and `recombine`; on a dataset `sample` and `learn`) -> seconds.
         alarms (`tuple[str, ...]`): Signs of collapse, in words.
         solve_rate (`float` or `None`): Matched solve rate of everybody: mean over task types of each type's newest
             one, not older than a rotation of the types ([`MatchedGames.solve_rate`]).
