@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
+from numbers import Integral, Real
 from types import MappingProxyType, NoneType, UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -63,8 +64,8 @@ def conform(settings: Any, *, own: Collection[str], free: Collection[str] = ()) 
     A value that does not fit is refused in fields of its own, and in inherited ones that are numbers, true or false,
     or mappings. (Inherited texts and lists may also be paths, choices and objects.)
 
-    A whole number becomes a float if the hint asks for a float. A single text becomes a list if the hint allows only
-    lists. A tuple becomes a list, and JSON text becomes a mapping.
+    A whole number becomes a float if the hint asks for a float, and a number of NumPy becomes one of Python. A single
+    text becomes a list if the hint allows only lists. A tuple becomes a list, and JSON text becomes a mapping.
 
     Args:
         settings (dataclass): Settings as they were given.
@@ -228,8 +229,11 @@ def _as_text(value: Any, hint: Any) -> str:
 
 def _fit(value: Any, hint: Any, *, strict: bool) -> Any:
     kinds = _kinds(hint)
-    if float in kinds and int not in kinds and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if isinstance(value, Real) and not isinstance(value, bool):  # also those of NumPy
+        if int in kinds and isinstance(value, Integral):
+            return int(value)
+        if float in kinds:
+            return float(value)
     if list in kinds:
         if isinstance(value, str) and str not in kinds:
             value = [value]

@@ -1,6 +1,7 @@
 import re
 from dataclasses import fields
 
+import numpy as np
 import pytest
 from transformers import GPT2Config, GPT2LMHeadModel
 from trl import GRPOConfig, TrlParser
@@ -192,6 +193,16 @@ def test_what_may_be_infinite_or_unset_stays_so(config, tmp_path):
     path.write_text("{}")
     args = config(**infinite, min_p=None, accelerator_config=str(path), resume_from_checkpoint=True)
     assert {name: getattr(args, name) for name in infinite} == infinite
+
+
+def test_numbers_of_numpy_are_numbers(config):
+    given = {"learning_rate": np.float64(1e-4), "num_generations": np.int64(3), "pairing_floor": np.float32(0.5)}
+    args = config(**given, evolution_kwargs={"fraction": np.float64(0.5)})
+    assert {name: getattr(args, name) for name in given} == given
+    assert [type(getattr(args, name)) for name in given] == [float, int, float]
+    assert args.evolution_kwargs["fraction"] == 0.5
+    with pytest.raises(ValueError, match="num_generations=.* must be a whole number"):
+        config(num_generations=np.float64(3))
 
 
 def test_a_penalty_towards_the_base_needs_members_that_start_there(config):
