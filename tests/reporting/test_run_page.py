@@ -584,6 +584,21 @@ def test_a_task_that_is_proposed_again_is_that_of_its_first_proposal(tmp_path):
     assert (item["author"], item["version"], item["round"]) == ("teacher_0@1", None, 1)
 
 
+def test_a_proposal_that_waited_for_its_reward_is_no_attempt(tmp_path):
+    proposal = dict.fromkeys(COLUMNS) | {
+        "step": 0, "member": "teacher_0", "role": "teacher", "valid": True, "task": "abc", "author": "teacher_0",
+        "completion": "text", "type": "code_o",
+    }  # fmt: skip
+    attempt = proposal | {"round": 1, "kind": "extra", "member": "student_0", "role": "student", "solved": False}
+    rows = [proposal | {"round": 0, "kind": "learned"}, attempt, proposal | {"round": 4, "kind": "late"}]
+    tables = {row["round"]: str(tmp_path / f"round_{row['round']}.parquet") for row in rows}
+    for row in rows:
+        write_table(tables[row["round"]], [row], COLUMNS)
+    packed = collect_items(tables, budget=100_000).packed
+    (item,) = embedded(f'<script type="text/plain" id="data-items">{packed}</script>', "items")
+    assert (item["round"], item["last"], item["n"]) == (1, 2, 1)
+
+
 def test_a_refused_proposal_that_waited_is_one(tmp_path):
     refused = dict.fromkeys(COLUMNS) | {
         "round": 0, "step": 0, "kind": "learned", "member": "teacher_0", "role": "teacher", "valid": False,

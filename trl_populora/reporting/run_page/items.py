@@ -43,7 +43,7 @@ class Item:
         kind (`str`): `"task"`, `"refused"` or `"prompt"`.
         type, author (`str`, *optional*): Task type, and who proposed it.
         round (`int`): Round of the proposal, or of the first attempt if there is none, from 1. last (`int`): Round of
-            the newest attempt.
+            the newest attempt; 0 without one.
         attempts, judged, solved (`int`): Attempts, those that count, and those that solved it.
         rewards (`list[float]`): Of the attempts.
         proposed (`bool`): Whether its proposal was read, which gave `round` and `version`.
@@ -215,12 +215,12 @@ def _count(found: dict[str, Item], row: Mapping[str, Any]) -> None:
         size = 250 + row["size of payload"] + (row["size of prompt"] if kind == "prompt" else 0)
         found[key] = Item(kind, row["type"], author, round=number, size=size)
     item = found[key]
-    item.last = max(item.last, number)
     item.size += row["size of completion"]
     if proposes:
         if row["kind"] != "late" and not item.proposed:  # a champion's task may be proposed again
             item.round, item.version, item.proposed = number, row["version"], True
         return
+    item.last = max(item.last, number)
     item.attempts += 1
     item.size += 120
     if row["solved"] is not None and row["reason"] != SPARED:
