@@ -16,6 +16,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from tests.integrations.under_lightning import toys
 from tests.tiny import lora, tiny_population, two_layers
 from trl_populora.integrations.lightning import PopulationModule, causal_lm_loss
+from trl_populora.integrations.lightning.random_states import collect_random_states, restore_random_states
 from trl_populora.population import Population
 
 
@@ -360,6 +361,21 @@ def test_a_checkpoint_holds_adapters_and_table_and_loads_into_another_population
     with pytest.raises(ValueError, match="have scaling 2 at .*this population's have 16.*lora_alpha"):
         PopulationModule.load_from_checkpoint(tmp_path / "a.ckpt", population=strong, loss=causal_lm_loss)
     assert toys.equal(before, toys.weights(strong))
+
+
+def test_random_states_of_another_number_of_processes_are_left_alone(monkeypatch):
+    one = collect_random_states(1)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    restore_random_states(one * 2)
+    assert torch.equal(torch.get_rng_state(), before)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    restore_random_states(one)
+    assert torch.equal(torch.get_rng_state(), before)
+    restore_random_states(collect_random_states(1) + one)
+    assert torch.equal(torch.get_rng_state(), one[0]["torch"])
 
 
 # Refusals -----------------------------------------------------------------------------------------------------------

@@ -26,9 +26,9 @@ def collect_random_states(processes: int) -> list[dict[str, Any]]:
 
 def restore_random_states(states: list[dict[str, Any]]) -> None:
     """Sets this process's generators; does nothing if the states are of another number of processes."""
-    parallel = torch.distributed.is_available() and torch.distributed.is_initialized() and len(states) > 1
-    rank = torch.distributed.get_rank() if parallel else 0
-    if rank >= len(states) or (parallel and torch.distributed.get_world_size() != len(states)):
+    parallel = torch.distributed.is_available() and torch.distributed.is_initialized()
+    rank, ranks = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if parallel else (0, 1)
+    if len(states) != ranks:
         return
     own = states[rank]
     torch.set_rng_state(own["torch"])
