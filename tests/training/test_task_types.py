@@ -70,8 +70,11 @@ def test_what_cannot_be_written_down_is_said_when_the_run_is_opened(config):
     opened = saved(trainer_with(config, [Weighed(by=object())], max_steps=1))
     with open(os.path.join(opened.folder, "self_play.json"), encoding="utf-8") as file:
         assert json.load(file)["source"]["task_types"]["kwargs"] == {"weighed": None}
-    with pytest.raises(ValueError, match=r"could not be recorded. Make it there again: task_types=\[Weighed\(...\)\]"):
-        make_task_types(opened)
+    for style in (None, "full"):
+        with pytest.raises(
+            ValueError, match=r"could not be recorded. Make it there again: task_types=\[Weighed\(...\)\]"
+        ):
+            make_task_types(opened, style=style)
 
 
 def test_an_object_may_stand_for_a_type_of_the_settings(config):

@@ -145,7 +145,8 @@ def make_task_types(run: Run, *, style: str | None = None) -> dict[str, TaskType
                     "written. Let the type read it from an environment variable."
                 )
         if style is not None:
-            recorded["kwargs"] = {name: (own or {}) | {"style": style} for name, own in recorded["kwargs"].items()}
+            kwargs = recorded["kwargs"].items()  # `None`: they could not be recorded
+            recorded["kwargs"] = {name: None if own is None else own | {"style": style} for name, own in kwargs}
         return make_task_types(**recorded)
     return make_task_types(
         run.setting("task_types", DEFAULT_TYPES),
