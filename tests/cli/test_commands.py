@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from tests import tiny
 from tests.tiny import tiny_population
@@ -452,6 +453,13 @@ def test_members_are_asked_with_the_chat_template_of_their_run(run_folder, tmp_p
         opened = open_run(folder)
         sampler = opening.make_sampler(opened, *opening.load_population(opened), temperature=0.0)
         assert sampler.chat_template_kwargs == wanted
+
+
+def test_a_merged_model_has_the_chat_template_of_its_run(run_folder, tmp_path):
+    run, whole = shutil.copytree(run_folder, tmp_path / "run"), str(tmp_path / "whole")
+    (run / "chat_template.jinja").write_text("Mended")
+    assert cli.main(["export", str(run), "--member", "student_0", "--merge", "--output", whole]) == 0
+    assert AutoTokenizer.from_pretrained(whole).chat_template == "Mended"
 
 
 def test_a_model_does_not_control_the_terminal(capsys):

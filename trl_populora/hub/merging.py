@@ -15,7 +15,7 @@ from .pushing import check_member
 
 
 def export_merged(run: Run, member: str, output: str, *, base: str) -> None:
-    """Writes a whole model, `W + scaling * B A`, and the tokenizer of the base.
+    """Writes a whole model, `W + scaling * B A`, and the tokenizer of the base, with the chat template of the run.
 
     The update is added in float32, and the sum is rounded to the dtype of the base.
 
@@ -52,6 +52,7 @@ def export_merged(run: Run, member: str, output: str, *, base: str) -> None:
         raise ValueError(other)
     merged = loaded.merge_and_unload().to(dtype)
     tokenizer = AutoTokenizer.from_pretrained(base, **which)
+    tokenizer.chat_template = run.chat_template or tokenizer.chat_template
 
     def write(aside: str) -> None:
         merged.save_pretrained(aside)
