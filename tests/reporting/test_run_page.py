@@ -418,6 +418,7 @@ def test_every_alarm_has_advice(made):
     alarms += sandbox_alarms([SimpleNamespace(refusal=INFRASTRUCTURE)])
     assert len(alarms) >= 15
     assert not [alarm for alarm in alarms if advice(alarm) == UNKNOWN]
+    assert "replaced" not in advice("nobody recombined: the mean of student_0, student_1 is not finite at q_proj.")
     assert advice("something else") == UNKNOWN
 
 

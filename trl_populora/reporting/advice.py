@@ -68,6 +68,11 @@ ADVICE: tuple[tuple[str, str], ...] = (
         "or max_grad_norm.",
     ),
     (
+        "nobody recombined",
+        "The mean of a role would have weights that overflowed, so its members keep their own. If it happens again, "
+        "lower the learning rate.",
+    ),
+    (
         "is not finite at",
         "A child would have weights that overflowed, so nobody was replaced at this step. If it happens again, lower "
         "the learning rate or the strength of the operator.",
