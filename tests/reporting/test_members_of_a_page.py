@@ -46,3 +46,12 @@ def test_the_norm_of_an_update_is_of_this_version(tmp_path):
     (replaced,) = [event["slot"] for summary in run.history for event in summary.events]
     first = {member.name: member.delta_norm for member in run.history[0].members}
     assert shown(folder, "|ΔW|") == first | {replaced: None}
+
+
+def test_the_last_ancestor_that_is_shown_is_a_founder_only_if_it_is_one(tmp_path):
+    folder = MadeRun(tmp_path / "run", teachers=0, evolution_interval=1).make(70).folder
+    lines = [card["tables"][0]["rows"] for card in members(read_run(str(folder)))[1].values()]
+    assert max(map(len, lines)) == 41
+    for line in lines:
+        last = line[-1][1]
+        assert last.endswith("@0, founder") if len(line) < 41 else last.endswith("; its ancestors are left out")

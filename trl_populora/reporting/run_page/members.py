@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_CARDS = 32
 """Maximum number of members with their own curves."""
+MAX_ANCESTORS = 40
+"""Maximum number of births in a member's line that its card shows."""
 
 
 def members(run: PlayedRun) -> tuple[Section, dict[str, Any]]:
@@ -211,7 +213,7 @@ def _ancestors(run: PlayedRun, member: MemberSummary) -> list[list[str]]:
     """First parents of a member, their first parents, and so on."""
     births = {(event["slot"], event["version"]): event for event in run.events}
     rows, one, digits = [], (member.name, member.version), rating_digits(run)
-    while one in births and len(rows) < 40:
+    while one in births and len(rows) < MAX_ANCESTORS:
         event = births[one]
         others = ", ".join(f"{name}@{version}" for name, version in event["parents"])
         before, after = event.get("rating_before"), event.get("rating_after")
@@ -223,7 +225,8 @@ def _ancestors(run: PlayedRun, member: MemberSummary) -> list[list[str]]:
         if not event["parents"]:
             break
         one = tuple(event["parents"][0])
-    rows.append(["", f"{one[0]}@{one[1]}, founder", ""])
+    more = one in births and births[one]["parents"]
+    rows.append(["", f"{one[0]}@{one[1]}{'; its ancestors are left out' if more else ', founder'}", ""])
     return rows
 
 
