@@ -55,3 +55,15 @@ def test_the_last_ancestor_that_is_shown_is_a_founder_only_if_it_is_one(tmp_path
     for line in lines:
         last = line[-1][1]
         assert last.endswith("@0, founder") if len(line) < 41 else last.endswith("; its ancestors are left out")
+
+
+def test_a_member_that_began_with_an_adapter_from_elsewhere_was_never_born(tmp_path):
+    folder = MadeRun(tmp_path / "run", evolution_interval=0).make(2).folder
+    parents, none = [["user/repo/student_7", 3]], [0.0, 0.0]
+    began = {"kind": "import", "slot": "student_1", "version": 0, "operator": "clone", "parents": parents}
+    write_lines(folder / "lineage.jsonl", [began | {"rating_before": none, "rating_after": none}])
+    assert set(shown(folder, "since round").values()) == {1}
+    assert members(read_run(str(folder)))[1]["student_1"]["tables"][0]["rows"] == [
+        ["", "student_1@0 is clone(user/repo/student_7@3)", ""],
+        ["", "user/repo/student_7@3, from elsewhere", ""],
+    ]

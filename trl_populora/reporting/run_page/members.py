@@ -135,7 +135,8 @@ def of_member(history: Sequence[RoundSummary], name: str) -> list[tuple[int, Mem
 
 def _since(run: PlayedRun, member: MemberSummary) -> int | None:
     for event in run.events:
-        if (event["slot"], event["version"]) == (member.name, member.version):
+        imported = event.get("kind") == "import"  # the run began with it
+        if (event["slot"], event["version"]) == (member.name, member.version) and not imported:
             return None if event["round"] is None else event["round"] + 1
     return 1 if member.version == 0 else None
 
@@ -212,13 +213,13 @@ def _card(run: PlayedRun, name: str, distances: Mapping[str, Measures], spent: S
 def _ancestors(run: PlayedRun, member: MemberSummary) -> list[list[str]]:
     """First parents of a member, their first parents, and so on."""
     births = {(event["slot"], event["version"]): event for event in run.events}
-    rows, one, digits = [], (member.name, member.version), rating_digits(run)
+    rows, one, digits, kind = [], (member.name, member.version), rating_digits(run), None
     while one in births and len(rows) < MAX_ANCESTORS:
         event = births[one]
         others = ", ".join(f"{name}@{version}" for name, version in event["parents"])
-        before, after = event.get("rating_before"), event.get("rating_after")
+        before, after, kind = event.get("rating_before"), event.get("rating_after"), event.get("kind")
         moved = ""
-        if before and after and None not in (before[0], after[0]):
+        if kind != "import" and before and after and None not in (before[0], after[0]):
             moved = f"{before[0]:.{digits}f} → {after[0]:.{digits}f}"
         number = "" if event["round"] is None else str(event["round"])
         rows.append([number, f"{one[0]}@{one[1]} is {event['operator']}({others})", moved])
@@ -226,7 +227,8 @@ def _ancestors(run: PlayedRun, member: MemberSummary) -> list[list[str]]:
             break
         one = tuple(event["parents"][0])
     more = one in births and births[one]["parents"]
-    rows.append(["", f"{one[0]}@{one[1]}{'; its ancestors are left out' if more else ', founder'}", ""])
+    first = ", from elsewhere" if kind == "import" else ", founder"
+    rows.append(["", f"{one[0]}@{one[1]}{'; its ancestors are left out' if more else first}", ""])
     return rows
 
 
