@@ -76,6 +76,14 @@ def test_a_checkpoint_that_goes_away_while_it_is_looked_at_hides_no_run(tmp_path
     assert [run.problem for run in find_runs(str(tmp_path))] == ["[Errno 13] Permission denied"] * 2
 
 
+def test_the_best_probe_is_by_the_exam_that_the_run_has_now(tmp_path):
+    (tmp_path / "history.jsonl").write_text(ROUND)
+    probes = [("easy", 0.9), ("hard", 0.2), ("hard", 0.3), ("hard", 0.1), ("hard", None)]
+    records = ({"step": step, "exams": {name: {"mean": mean}}} for step, (name, mean) in enumerate(probes))
+    (tmp_path / "probes.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert find_runs(str(tmp_path))[0].probe == ("hard", 0.3, 2)
+
+
 def test_a_run_without_iterations_is_listed(tmp_path):
     (tmp_path / "run.json").write_text('{"settings": {"max_steps": 4, "num_iterations": 0}}')
     (tmp_path / "history.jsonl").write_text(ROUND)

@@ -142,14 +142,11 @@ def _members(last: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 
 
 def _best_probe(path: str | None) -> tuple[str, float, int] | None:
-    """The best probe by the first exam, which all probes of a run have."""
-    first = [one for one in read_lines(path, _first_exam) if one is not None] if path else ()
-    return max(first, key=lambda one: one[1], default=None)
-
-
-def _first_exam(record: Mapping[str, Any]) -> tuple[str, float, int] | None:
-    name, exam = next(iter(record["exams"].items()), ("", {}))
-    return None if exam.get("mean") is None else (name, exam["mean"], record["step"])
+    """The best probe by the first exam of the newest one: a resumed run may have had other exams before."""
+    records = read_lines(path, lambda record: (record["step"], record["exams"])) if path else []
+    name = next(iter(records[-1][1]), "") if records else ""
+    means = ((name, exams[name].get("mean"), step) for step, exams in records if name in exams)
+    return max((one for one in means if one[1] is not None), key=lambda one: one[1], default=None)
 
 
 def _size(path: str) -> int:
