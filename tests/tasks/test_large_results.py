@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.code_tasks import code_task, code_types
-from trl_populora.executor import Status, canonical
-from trl_populora.tasks import Answer, Draft, Refusal
+from trl_populora.executor import Executor, Limits, Status, canonical, literals
+from trl_populora.tasks import Answer, Draft, Refusal, Task
 from trl_populora.tasks.code.payload import Proposed
 from trl_populora.tasks.math import MathWord, WordProblem
 
@@ -95,6 +95,20 @@ def test_right_values_of_any_kind_have_room(run):
     value = "[" + ", ".join(["0j"] * 3000) + "]"
     task = code_task("code_f", "def f(x):\n    return [0j] * 3000", inputs=map(str, range(10)), outputs=[value] * 10)
     assert code_types()["code_f"].judge([task], [Answer(task.payload.program)], run) == [True]
+
+
+def test_settings_allow_larger_inputs_and_outputs_than_usual():
+    types = code_types(input_bytes=20_000, output_bytes=200_000)
+    texts = [f"{'a' * 9000 + sign!r},  70000" for sign in "0123456789"]
+    proposal = Proposed("def f(x, n):\n    return x[-1] * n", tuple(map(literals.parse_literal, texts)), "A message")
+    with Executor(2, Limits(result_bytes=1 << 20)) as executor:
+        for name, inputs in (("code_f", 10), ("code_o", 1), ("code_i", 1)):
+            kind, own = types[name], proposal._replace(inputs=proposal.inputs[:inputs])
+            (payload,) = kind.verify([kind.draft(own)], executor.run_many)
+            task = Task.create(name, payload)
+            assert kind.question_keys(payload) == kind.question_keys(replace(payload, inputs=tuple(texts[:inputs])))
+            answer = kind.parse_answer(task, kind.solve_completion(task))
+            assert kind.judge([task], [answer], executor.run_many) == [True]
 
 
 @pytest.mark.slow

@@ -133,7 +133,7 @@ class CodeType(TaskType):
         refusal, most = self.check_text("output", text), self.max_float_digits
         if refusal is not None or not most:
             return refusal
-        for value in numbers_in(literals.parse_literal(text)):
+        for value in numbers_in(literals.parse_literal(text, self.output_bytes)):
             digits, after = float_digits(value), float_decimals(value)
             if digits > most and after > self.max_decimals:
                 allowed = f"at most {most}, or {self.max_decimals} after the point, are allowed"
@@ -170,7 +170,7 @@ class CodeType(TaskType):
         verdicts: list[bool | Refusal] = []
         for execution, texts in zip(run(jobs), expected, strict=True):
             right = len(execution.values) == len(texts) and all(
-                value.status is Status.OK and value.data == canonical.encode(literals.parse_literal(text))
+                value.status is Status.OK and value.data == canonical.encode(stored(text), max_bytes=None)
                 for value, text in zip(execution.values, texts)
             )
             verdicts.append(refused_by(execution) if execution.status is Status.INFRA_ERROR else right)
@@ -220,11 +220,16 @@ class CodeType(TaskType):
         return len(task.payload.program)
 
 
+def stored(text: str) -> object:
+    """The value of an output of a task, whose size was limited when the task was made."""
+    return literals.parse_literal(text, num_bytes(text))
+
+
 def normal(payload: CodePayload) -> CodePayload:
     """A payload with its literals written as the executor writes them; itself if one is no literal."""
     try:
-        inputs = tuple(arguments_text(literals.parse_arguments(text)) for text in payload.inputs)
-        outputs = tuple(literals.to_literal(literals.parse_literal(text)) for text in payload.outputs)
+        inputs = tuple(arguments_text(literals.parse_arguments(text, num_bytes(text))) for text in payload.inputs)
+        outputs = tuple(literals.to_literal(stored(text)) for text in payload.outputs)
     except ValueError:
         return payload
     return replace(payload, inputs=inputs, outputs=outputs)

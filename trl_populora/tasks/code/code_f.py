@@ -21,7 +21,7 @@ from trl_populora.tasks.code.keys import program_key
 from trl_populora.tasks.code.pairs import hidden, leaks_program, lists_pairs, one_output, visible
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.prompts import INPUT_FORMAT, float_rule, pairs_text
-from trl_populora.tasks.parsing import completion_fences, fence, last_body
+from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes
 from trl_populora.tasks.task import Answer, Draft, Refusal, Task
 from trl_populora.tasks.wording import MARKS_RULE, REASONING_NOTE, paragraphs, user
 
@@ -167,7 +167,7 @@ class CodeF(CodeType):
     def judge(self, tasks: Sequence[Task], answers: Sequence[Answer], run: Run) -> list[bool | Refusal]:
         pairs = [hidden(task) for task in tasks]
         jobs = [
-            Job(answer.value, tuple(literals.parse_arguments(given) for given, _ in own))
+            Job(answer.value, tuple(literals.parse_arguments(given, num_bytes(given)) for given, _ in own))
             for answer, own in zip(answers, pairs, strict=True)
         ]
         return self.compare(jobs, [[output for _, output in own] for own in pairs], run)

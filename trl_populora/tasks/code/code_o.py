@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from trl_populora.executor import canonical, literals
 from trl_populora.tasks.base import Message, Run
-from trl_populora.tasks.code.base import CodeType, normal
+from trl_populora.tasks.code.base import CodeType, normal, stored
 from trl_populora.tasks.code.payload import CodePayload
 from trl_populora.tasks.code.program_input import ProgramInput
 from trl_populora.tasks.code.written_out import check_written
@@ -70,7 +70,7 @@ class CodeO(ProgramInput):
         """Compares values; nothing runs."""
         return [
             canonical.encode(answer.value, max_bytes=None)
-            == canonical.encode(literals.parse_literal(task.payload.output))
+            == canonical.encode(stored(task.payload.output), max_bytes=None)
             for task, answer in zip(tasks, answers, strict=True)
         ]
 
