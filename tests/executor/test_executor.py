@@ -32,6 +32,14 @@ def test_the_interpreter_finds_what_it_imports_by_itself(executor):
     assert execution.values[0].value == (large // 3**6000 % 1000, large % 3**5000 % 1000)
 
 
+def test_a_generic_class_finds_typing(executor):
+    """For `class A[T]`, the interpreter imports `typing`. Before Python 3.12, a text of this form stands for one."""
+    program = "def f(x):\n 'class A[T]: pass'\n return __builtins__['__imp' + 'ort__']('typing') and x"
+    if sys.version_info >= (3, 12):
+        program = "class A[T]:\n def g(self, x: T) -> T: return x\ndef f(x): return A[int]().g(x)"
+    assert executor.run(program, ((1,),)).values[0].value == 1
+
+
 @pytest.mark.parametrize(
     "program, value",
     [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import marshal
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +32,7 @@ KINDS = (
     {"hash_seed": 3, "recursion_limit": 1100, "memory_share": 0.9375, "gc_threshold": 613, "ballast": 251, "heap": 2},
     {"hash_seed": 4, "recursion_limit": 1050, "memory_share": 0.9, "gc_threshold": 521, "ballast": 127, "heap": 3},
 )
+_GENERIC_CLASS = re.compile(r"\bclass\s+\w+\s*\[")
 NO_VALUES = Execution(Status.INFRA_ERROR, (), 0.0, 0)
 
 
@@ -154,9 +156,10 @@ class Worker:
 
 
 def needs_modules(program: str) -> bool:
-    """Whether a program may import: by itself, or through the interpreter, which imports codecs for `encode`, and
-    `unicodedata` for `\\N{...}` and for names that are not ASCII."""
-    return not program.isascii() or any(word in program for word in ("import", "code", "\\N{"))
+    """Whether a program may import: by itself, or through the interpreter, which imports codecs for `encode`,
+    `unicodedata` for `\\N{...}` and for names that are not ASCII, and `typing` for `class A[T]`."""
+    words = any(word in program for word in ("import", "code", "\\N{"))
+    return words or not program.isascii() or _GENERIC_CLASS.search(program) is not None
 
 
 def _start_thread(thread: threading.Thread) -> None:
