@@ -207,7 +207,7 @@ class TaskType(ABC):
         Args:
             count (`int`): Number of tasks.
             seed (`int`, *optional*, defaults to `0`): Seed of the list.
-            families (`Sequence[str]`, *optional*): Families of the tasks; default: all.
+            families (`Sequence[str]`, *optional*): Families of the tasks; default: `default_families`, or all.
             fewer (`bool`, *optional*, defaults to `False`): Whether fewer are right, if the families have no more.
 
         Raises:

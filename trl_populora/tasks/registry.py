@@ -143,9 +143,9 @@ def recorded(types: Sequence[TaskType]) -> tuple[list[str], dict[str, dict[str, 
 
 def families_of(types: Mapping[str, TaskType], families: Sequence[str] | None) -> dict[str, tuple[str, ...] | None]:
     """
-    The families of a run for each type; `None` for all families of a type.
+    The families of a run for each type; `None` for those that a type uses by default.
 
-    A type that has none of these families uses all of its own.
+    A type that has none of these families uses its default ones.
 
     Raises:
         ValueError: If no type has a family of that name.
@@ -153,7 +153,7 @@ def families_of(types: Mapping[str, TaskType], families: Sequence[str] | None) -
     known = {name for one in types.values() for name in one.families}
     unknown = sorted(set(families or ()) - known)
     if unknown or (families is not None and not families):
-        hint = f"Choose from {sorted(known)}, or leave the setting out for all."
+        hint = f"Choose from {sorted(known)}, or leave the setting out for the default ones."
         hint = suggest(unknown[0], known, hint) if unknown else hint
         raise ValueError(f"seed_families={families}: there are no seed families {unknown} of {list(types)}. {hint}")
     return {

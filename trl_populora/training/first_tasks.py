@@ -93,7 +93,7 @@ def _fill(
     if not buffer.tasks(task_type.id):
         raise ValueError(
             f"seed_families={args.seed_families}: all {task_type.id} tasks of these families are reserved for exams. "
-            "Name more families, or leave the setting out for all."
+            "Name more families, or leave the setting out for the default ones."
         )
 
 

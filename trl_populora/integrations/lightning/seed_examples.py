@@ -19,7 +19,7 @@ class SeedExamples:
     Args:
         task_types (`Mapping[str, TaskType]`): Task types by id.
         rng (`random.Random`): Source of all randomness.
-        families (`Sequence[str]`, *optional*): Families of seed tasks; default: all.
+        families (`Sequence[str]`, *optional*): Families of seed tasks; default: those of each type.
         references (`int`, *optional*, defaults to `256`): Number of seed tasks per type that serve as references, or
             all that there are, if a type has fewer.
         seed (`int`, *optional*, defaults to `0`): Seed of these references.
