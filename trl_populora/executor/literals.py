@@ -81,7 +81,7 @@ def parse_named_arguments(text: str, max_bytes: int = 8192) -> tuple[tuple, dict
             a tuple or two arguments.
     """
     _check_size(text, max_bytes)
-    head, *pieces = _cut_at_names(text)
+    (_, head), *pieces = _cut_at_names(text)
     if not pieces:
         return parse_arguments(text, max_bytes), {}
     head = head.strip(" \t\r\n")
@@ -174,20 +174,18 @@ def to_literal(value: object) -> str:
     return text
 
 
-def _cut_at_names(text: str) -> list:
-    """Cuts text at each `name=` outside brackets and strings: the text before the first name, and each name with its
-    text.
-    """
-    parts: list = [""]
-    start, depth, position = 0, 0, 0
+def _cut_at_names(text: str) -> list[tuple[str, str]]:
+    """Cuts text at each `name=` outside brackets and strings: an empty name with the text before the first one, and
+    each name with its text."""
+    parts: list[tuple[str, str]] = []
+    name, start, depth, position = "", 0, 0, 0
     may_start = True  # after a comma, a semicolon or a line break
     while position < len(text):
         match = _NAME.match(text, position) if may_start and not depth else None
         if match is not None:
-            _close_part(parts, text[start:position])
-            parts.append((match.group(1), ""))
+            parts.append((name, text[start:position]))
+            name, may_start = match.group(1), False
             start = position = match.end()
-            may_start = False
             continue
         if text[position] == ";" and not depth:
             position, may_start = position + 1, True
@@ -198,12 +196,7 @@ def _cut_at_names(text: str) -> list:
         kind, token, position = match.lastgroup, match.group(), match.end()
         depth += (kind == "open") - (kind == "close")
         may_start = token == "," or kind == "space" and (may_start or "\n" in token)
-    _close_part(parts, text[start:])
-    return parts
-
-
-def _close_part(parts: list, text: str) -> None:
-    parts[-1] = text if len(parts) == 1 else (parts[-1][0], text)
+    return [*parts, (name, text[start:])]
 
 
 def _without_separator(piece: str, *, assignments: bool) -> str:
