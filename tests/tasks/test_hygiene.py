@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -241,6 +243,16 @@ def test_each_rule_refuses_with_its_reason(reason, text):
     assert refusal is not None
     assert refusal.reason == reason
     assert reason in DECLARED
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python has no type parameters before 3.12")
+def test_type_parameters_use_no_banned_name():
+    heads = ["class A[T: {}]", "def a[T: {}](x)"]
+    heads += ["class A[T, U = {}]"] if sys.version_info >= (3, 13) else []  # which runs when A[int] is made
+    for head in heads:
+        own, foreign = (f"{head.format(name)}:\n    pass\ndef f(x):\n    return x" for name in ("int", "eval('1')"))
+        assert check_program(own) is None
+        assert check_program(foreign).reason == "banned_name"
 
 
 def test_too_large_programs_are_refused():

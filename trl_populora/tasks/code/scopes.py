@@ -70,8 +70,8 @@ def _loads(node: ast.AST, local: frozenset[str]) -> Iterator[ast.Name]:
         parts = [child for child in ast.iter_child_nodes(node) if child is not node.generators[0]]
         parts += [node.generators[0].target, *node.generators[0].ifs]
     elif isinstance(node, ast.ClassDef):  # what a class binds, its methods do not see
-        outer = [*node.decorator_list, *node.bases, *node.keywords]
-        parts, inner = node.body, local - _declared_global(node)
+        outer, parts = _parts(node)
+        inner = local - _declared_global(node)
     else:
         outer, parts, inner = list(ast.iter_child_nodes(node)), [], local
     for child in outer:
@@ -80,11 +80,12 @@ def _loads(node: ast.AST, local: frozenset[str]) -> Iterator[ast.Name]:
         yield from _loads(child, inner)
 
 
-def _parts(function: Function) -> tuple[list[ast.AST], list[ast.AST]]:
-    """What is evaluated where a function is defined (decorators, defaults, annotations), and its body."""
-    body: list[ast.AST] = [*function.body] if isinstance(function.body, list) else [function.body]
+def _parts(scope: Function | ast.ClassDef) -> tuple[list[ast.AST], list[ast.AST]]:
+    """What is evaluated where a function or class is defined (decorators, defaults, annotations, bases, also those of
+    type parameters), and its body."""
+    body: list[ast.AST] = [*scope.body] if isinstance(scope.body, list) else [scope.body]
     inside = {id(node) for node in body}
-    return [child for child in ast.iter_child_nodes(function) if id(child) not in inside], body
+    return [child for child in ast.iter_child_nodes(scope) if id(child) not in inside], body
 
 
 def _own(function: Function) -> frozenset[str]:
@@ -109,10 +110,8 @@ def own_nodes(scope: Function | ast.ClassDef | ast.Module) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        if isinstance(node, FUNCTIONS):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             todo += _parts(node)[0]
-        elif isinstance(node, ast.ClassDef):
-            todo += [*node.decorator_list, *node.bases, *node.keywords]
         elif isinstance(node, COMPREHENSIONS):  # its targets are its own; only `:=` reaches out of it
             todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.comprehension)]
             todo += [part for generator in node.generators for part in (generator.iter, *generator.ifs)]
