@@ -18,6 +18,7 @@ from tests.cli.test_doctor import Live
 from tests.tiny import lora
 from trl_populora.population import Population
 from trl_populora.training.forecast import TILE, Phase, Shapes, disk, lm_head, memory, packed_bytes, phases
+from trl_populora.training.stopwatch import Sampling, padded_tokens
 
 
 SIZES = dict(hidden_size=128, intermediate_size=512, num_hidden_layers=3, vocab_size=TILE[1] + 2000)
@@ -242,3 +243,12 @@ def test_a_packed_base_is_as_large_as_counted(tmp_path, nested):
     shapes = Shapes.of(CONFIG, "all-linear")
     counted = (shapes.parameters - shapes.linear) * 2 + shapes.linear * packed_bytes(settings)
     assert size == pytest.approx(counted, rel=1e-3)
+
+
+@pytest.mark.parametrize("unlimited", [64.0, 512.0, 2048.0, math.inf])
+def test_a_round_is_expected_to_learn_from_as_many_tokens_as_it_samples(config, unlimited):
+    """Without padding. Most rows that end late are cut at the limit, once."""
+    args = config(per_device_train_batch_size=1, max_completion_length=256)
+    rounds = {"solve": Phase(4000, 4000, [], 20.0, 20.0, 40.0)}
+    sampled = Sampling(start=1.0, step=0.1, rows=64, batches=1, unlimited=unlimited, limit=256)
+    assert padded_tokens(args, rounds, {"solve": unlimited}) / 4000 == pytest.approx(20 + sampled.mean, rel=0.02)

@@ -40,7 +40,7 @@ class Sampling:
     Attributes:
         start (`float`), step (`float`): Seconds for prompts and first token, and for each further token of all rows.
         rows (`int`), batches (`int`): Rows of the batch, and batches of a round.
-        mean (`float`), longest (`float`): Expected tokens of a row, and of the longest of a batch.
+        unlimited (`float`): Mean tokens of a row if there were no limit; infinite if no row has ended.
         limit (`int`): Most tokens.
     """
 
@@ -48,9 +48,18 @@ class Sampling:
     step: float
     rows: int
     batches: int
-    mean: float
-    longest: float
+    unlimited: float
     limit: int
+
+    @property
+    def mean(self) -> float:
+        """Expected tokens of a row."""
+        return -self.unlimited * math.expm1(-self.limit / self.unlimited) if self.unlimited < math.inf else self.limit
+
+    @property
+    def longest(self) -> float:
+        """Expected tokens of the longest row of a batch."""
+        return min(self.limit, self.unlimited * (math.log(self.rows) + EULER))
 
     @property
     def seconds(self) -> float:
@@ -80,12 +89,8 @@ def sampling(
     sampler.max_completion_length = limit
     step = max(seconds[2] - seconds[1], 0.0) / max(max(lengths) - 2, 1)
     ended = sum(length < min(STEPS, limit) for length in lengths)
-    mean = longest = float(limit)
-    if ended:
-        whole = sum(lengths) / ended
-        mean = whole * (1 - math.exp(-limit / whole))
-        longest = min(limit, whole * (math.log(rows) + EULER))
-    return Sampling(seconds[1], step, rows, math.ceil(own / rows), mean, longest, limit)
+    unlimited = sum(lengths) / ended if ended else math.inf
+    return Sampling(seconds[1], step, rows, math.ceil(own / rows), unlimited, limit)
 
 
 def learning(
@@ -123,12 +128,12 @@ def learning(
 def padded_tokens(args: PopulationSelfPlayConfig, rounds: Mapping[str, Phase], means: Mapping[str, float]) -> int:
     """Tokens of a round's micro-batches with their padding: each is as wide as its longest row (`batching.py`).
 
-    Lengths are drawn from exponential distributions with these means and cut at the limit. Micro-batches have rows of
-    one phase and of similar length.
+    Lengths are drawn from exponential distributions with these means, which may be infinite, and cut at the limit.
+    Micro-batches have rows of one phase and of similar length.
     """
     chance, limit, total = random.Random(0), args.max_completion_length, 0.0
     for name, phase in rounds.items():
-        rate = 0.0 if means[name] >= limit else 1 / means[name]
+        rate = 1 / means[name]
         lengths = [min(limit, chance.expovariate(rate)) if rate else limit for _ in range(phase.learned)]
         lengths.sort()
         for start in range(0, len(lengths), args.per_device_train_batch_size):
@@ -181,7 +186,7 @@ def round_seconds(
         means[name], most[name] = begun[name].seconds, begun[name].most
     largest = max(rounds, key=lambda name: rounds[name].learned)
     each = learning(population, args, rounds[largest], completion=begun[largest].mean)
-    tokens = padded_tokens(args, rounds, {name: one.mean for name, one in begun.items()})
+    tokens = padded_tokens(args, rounds, {name: one.unlimited for name, one in begun.items()})
     # A KL term needs log-probabilities of the reference, and several iterations need the old ones. Each costs one more
     # forward pass, a third of a forward and backward pass.
     passes = args.num_iterations + (bool(args.beta) + (args.num_iterations > 1)) / 3
