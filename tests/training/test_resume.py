@@ -88,6 +88,7 @@ def test_a_resume_with_other_settings_is_told_and_recorded(make_trainer, caplog)
     warning = next(text for text in caplog.messages if "other settings" in text)
     assert "From step 2 on" in warning and "seed 42 -> 99" in warning and "max_grad_norm 1.0 -> 0.5" in warning
     assert "no effect: learning_rate 0.01 -> 1e-06." in warning and "logging" not in warning
+    trainer.train(resume_from_checkpoint="auto")  # as in a notebook after Ctrl-C: nobody has changed a setting since
 
     caplog.clear()  # later: kept; and from an earlier step: the change at step 2 is undone and made again
     make_trainer(**settings | changes | {"max_steps": 6}).train(resume_from_checkpoint="auto")

@@ -52,6 +52,7 @@ def note_changes(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
         for name in differing:
             now[name] = before[name]
             setattr(args, name, before[name])
+        trainer.fixed = {name: getattr(args, name) for name in trainer.fixed}
     old, new = (_flat({name: one[name] for name in before.keys() & now.keys()}) for one in (before, now))
     old |= undone
     trainer.resumed = [one for one in earlier if one["step"] < step]
