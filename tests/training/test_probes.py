@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from datasets import Dataset
+from transformers import TrainerCallback
 from transformers.integrations.integration_utils import rewrite_logs
 
 from tests.generation.engine_double import EngineDouble, base_model
@@ -278,6 +279,22 @@ def test_a_user_evaluates_a_run_that_is_not_probed(make_trainer):
     assert "eval_held_out_3/student_1" in trainer.evaluate()
     assert not os.path.exists(os.path.join(trainer.args.output_dir, "probes.jsonl"))
     assert not any("held_out" in name for log in trainer.state.log_history[:-1] for name in log)
+
+
+@pytest.mark.slow
+def test_an_evaluation_after_an_interrupt_is_not_part_of_the_record(make_trainer):
+    shown = []
+
+    class Interrupt(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            raise KeyboardInterrupt
+
+    trainer = make_trainer(**PROBED, callbacks=[Interrupt()])
+    trainer.on_probe = shown.append
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    trainer.evaluate()
+    assert [record["step"] for record in shown] == [0] and lines(trainer.args.output_dir) == shown
 
 
 @pytest.mark.slow

@@ -296,6 +296,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
                 self.check_sandbox()
                 return super().train(checkpoint, trial, ignore_keys_for_eval)
         finally:
+            self.is_in_train = False  # which Trainer leaves on after an error or Ctrl-C
             self._close_sandboxes()
 
     def _go_on(self, *, resume: bool) -> None:
