@@ -45,3 +45,6 @@ def test_the_last_push_brings_a_whole_checkpoint_or_none(tmp_path, monkeypatch, 
         assert uploading.push(trainer, None, blocking=True) == "address"
     assert set(pushed[0]) & {"checkpoint", "place"} == brought
     assert ("is not uploaded, because it is not complete" in caplog.text) == (content == "tex!")
+    args.hub_private_repo = True
+    uploading.push(trainer, None, blocking=True, private=False)
+    assert [one["private"] for one in pushed] == [None, False]

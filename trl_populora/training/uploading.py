@@ -56,7 +56,7 @@ def push(
     trainer.callback_handler.on_push_begin(trainer.args, trainer.state, trainer.control)
     trainer._finish_current_push()
     own = {"token": token, "revision": revision, "private": private}
-    settings: dict[str, Any] = _settings(trainer) | {key: value for key, value in own.items() if value}
+    settings: dict[str, Any] = _settings(trainer) | {key: value for key, value in own.items() if value is not None}
     if place := _place(trainer, newest_checkpoint(trainer.args.output_dir)):
         # Its own upload may have failed, or was skipped. What is there already is not sent again.
         if defect := find_defect(place["checkpoint"], content=True):
