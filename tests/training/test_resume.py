@@ -207,3 +207,16 @@ def test_ages_count_from_the_second_training_on(make_trainer):
     trainer.add_callback(Look())
     trainer.train()
     assert seen == [([0] * 4, set())]
+
+
+@pytest.mark.slow
+def test_a_training_after_nothing_was_left_to_do_is_a_second_one(make_trainer, caplog):
+    settings = dict(max_steps=2, evolution_interval=1, save_strategy="steps", save_steps=2)
+    make_trainer(**settings).train()
+    trainer = make_trainer(**settings)
+    trainer.train(resume_from_checkpoint="auto")
+    assert "Nothing to do" in caplog.text and "trained already" not in caplog.text
+    assert any(member.born_step for member in trainer.population.values())
+    trainer.train()
+    assert "This trainer has trained already" in caplog.text
+    assert [event.step for event in trainer.lineage] == [1, 1, 1, 1]  # no member is too young to be replaced

@@ -54,6 +54,7 @@ def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
         load_state(trainer, state)
     trainer.source.load(checkpoint)
     trainer.probes.load(checkpoint, state.get("probes", {}))
+    trainer.has_trained = True  # its members, at least, also if this is of the last step and no training follows
 
 
 def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool:
