@@ -21,7 +21,7 @@ def probe(trainer: "PopulationSelfPlayTrainer", *, prefix: str = "eval") -> dict
     """
     step, probes = trainer.state.global_step, trainer.probes
     if trainer.is_in_train and probes.last is not None and probes.last["step"] == step:
-        return _named(probes.last, prefix)  # `eval_on_start` asks again for what was measured already
+        return _named(probes.last, prefix)  # a callback asks again for what was measured already
     record, rows = probes.measure(step=step, round=step // trainer.num_iterations)
     if trainer.is_in_train:
         record = probes.keep(record)
