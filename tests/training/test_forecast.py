@@ -252,3 +252,8 @@ def test_a_round_is_expected_to_learn_from_as_many_tokens_as_it_samples(config, 
     rounds = {"solve": Phase(4000, 4000, [], 20.0, 20.0, 40.0)}
     sampled = Sampling(start=1.0, step=0.1, rows=64, batches=1, unlimited=unlimited, limit=256)
     assert padded_tokens(args, rounds, {"solve": unlimited}) / 4000 == pytest.approx(20 + sampled.mean, rel=0.02)
+
+
+def test_a_type_with_few_seed_tasks_is_forecast(config):
+    few = config(task_types=["tests.adding:Adding"], task_kwargs={"adding": {"largest": 1}}, seed_tasks=2)
+    assert [phase.rows for phase in phases(few, len).values()] == [4, 8]

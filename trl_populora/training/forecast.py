@@ -159,7 +159,7 @@ def phases(args: PopulationSelfPlayConfig, count: Callable[[str | list[Message]]
     types, settings = types_in_play(args, None), args.round_settings
     buffer, families = TaskBuffer(types, args.buffer_capacity), families_of(types, args.seed_families)
     for name, task_type in types.items():
-        for task in task_type.seeds(SAMPLE, seed=args.seed, families=families[name]):
+        for task in task_type.seeds(SAMPLE, seed=args.seed, families=families[name], fewer=True):
             buffer.add(task)
     rules = {"settings": settings, "lengths": None}
     requests = [
