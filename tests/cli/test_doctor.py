@@ -334,6 +334,14 @@ def test_processes_multiply_the_rows_of_a_dataset(tmp_path, tiny_model, capsys):
         assert re.search(r"adapters [\d.]+, a checkpoint [\d.]+, a round [\d.]+, and more of these", told)
 
 
+def test_a_base_that_the_run_divides_is_not_measured_on_one_process(tmp_path, tiny_model, capsys):
+    path = write_recipe(tmp_path, tiny_model, shard_base=True, per_device_train_batch_size=3)[1]
+    assert cli.main(["doctor", path, "--no-sandbox", "--processes", "2"]) == 0
+    assert (
+        "Time: not measured for a dataset, an engine, your own sampler or a divided base." in capsys.readouterr().out
+    )
+
+
 def test_a_base_that_is_quantised_in_another_way_leaves_the_rest(tmp_path, tiny_model, capsys):
     path = write_recipe(tmp_path, tiny_model, model_init_kwargs={"quantization_config": {"quant_method": "gptq"}})[1]
     assert cli.main(["doctor", path, "--no-sandbox", "--no-measure"]) == 0

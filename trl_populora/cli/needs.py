@@ -293,8 +293,8 @@ def time_lines(
     from ..training.forecast import spare_rows
     from ..training.stopwatch import round_seconds
 
-    if args.num_teachers == 0 or run.sampler or args.use_vllm:
-        yield "Time: not measured for a dataset, an engine or your own sampler.", None
+    if args.num_teachers == 0 or run.sampler or args.use_vllm or args.shard_base:
+        yield "Time: not measured for a dataset, an engine, your own sampler or a divided base.", None
         return
     if hub_weights_missing(run.model_name_or_path):
         yield f"Time: not measured, the weights of {run.model_name_or_path} are not on this machine.", None
