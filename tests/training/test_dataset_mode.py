@@ -296,6 +296,19 @@ def test_every_member_answers_what_a_user_evaluates_on(make, several):
     assert answered_by(trainer, dataset) == dict.fromkeys(trainer.population, 8)
 
 
+@pytest.mark.slow
+def test_a_batch_to_evaluate_is_recorded_whole(make):
+    """With more rows than a generation batch has, which is how many TRL's log of completions keeps."""
+    trainer, seen = make(per_device_eval_batch_size=24), []
+    finish = trainer.source.finish
+    trainer.source.finish = lambda rows, metrics: seen.append(rows) or finish(rows, metrics)
+    trainer.evaluate(PROMPTS.select(range(4)))
+    (rows,) = seen
+    assert len(rows.members) == 24 > trainer.args.generation_batch_size
+    assert hash_reward(rows.completions) == pytest.approx(rows.rewards.tolist())
+    assert len(rows.prompts) == len(rows.advantages) == 24
+
+
 def test_a_reward_function_that_lacks_a_column_of_the_rows_to_evaluate(make):
     trainer = make(train_dataset=ANSWERED, rewards=exact)
     with pytest.raises(ValueError, match="exact.* cannot be called with the columns of eval_dataset .*'answer'"):

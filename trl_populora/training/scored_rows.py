@@ -66,39 +66,41 @@ class ScoredRows:
         rewards: Tensor,
         *,
         members: list[str],
+        prompts: list,
+        completions: list,
         lengths: list[int],
         names: list[str],
         weights: Tensor,
-        logged: Mapping[str, Any],
         **place: Any,
     ) -> "ScoredRows":
-        """Gathers the rows of all processes with TRL's results.
+        """Gathers the rows of all processes.
 
         Args:
             output (`dict[str, torch.Tensor]`): This process' rows as TRL returns them.
             rewards (`torch.Tensor` of shape `(N, functions)`): Of the rows of all processes.
-            members (`list[str]`), lengths (`list[int]`): Adapter and length of each completion of this process.
+            members (`list[str]`), prompts, completions (`list`), lengths (`list[int]`): Of this process' rows.
             names (`list[str]`), weights (`torch.Tensor` of shape `(functions,)`): Of the reward functions.
-            logged (`Mapping`): TRL's log of completions, in which these rows of all processes are the newest.
             place: `round`, `step`, `training` and `versions`.
         """
         sums = [output[key].sum(1).tolist() for key in ("prompt_mask", "completion_mask")]
-        own = list(zip(members, lengths, *sums, strict=True))
-        everyone, tokens, prompt_tokens, loss_tokens = zip(*gather_object(own), strict=True)
+        own = [members, prompts, completions, output["advantages"].tolist(), lengths, *sums]
+        rows = gather_object(list(zip(*own, strict=True)))
+        members, prompts, completions, advantages, tokens, prompt_tokens, loss_tokens = map(
+            list, zip(*rows, strict=True)
+        )
         total = (rewards * weights.to(rewards.device)).nansum(dim=1)
         total[rewards.isnan().all(dim=1)] = torch.nan
-        newest = {key: list(logged[key])[-len(everyone) :] for key in ("prompt", "completion", "advantages")}
         return cls(
             **place,
-            members=list(everyone),
-            tokens=list(tokens),
-            prompt_tokens=list(prompt_tokens),
-            loss_tokens=list(loss_tokens),
+            members=members,
+            tokens=tokens,
+            prompt_tokens=prompt_tokens,
+            loss_tokens=loss_tokens,
             rewards=total.cpu().numpy(),
             by_function=dict(zip(names, rewards.cpu().numpy().T, strict=True)),
-            advantages=np.array(newest["advantages"]),
-            prompts=newest["prompt"],
-            completions=newest["completion"],
+            advantages=np.array(advantages),
+            prompts=prompts,
+            completions=completions,
         )
 
     def by_member(self) -> Mapping[str, MemberRows]:

@@ -248,7 +248,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.use_vllm = drawing.reports_logprobs  # to TRL: there are log-probabilities of another engine to correct by
         checked_setup(source, args, population, drawing, self.ranks)
         self.source, self.rollout_func = source, partial(checked_rollout, source)
-        self._generate = partial(self._note_lengths, self._generate)  # also a subclass' own
+        self._generate = partial(self._note_written, self._generate)  # also a subclass' own
         self._calculate_rewards = partial(self._keep_rewards, self._calculate_rewards)  # also a subclass' own
         self.ratings, self.lineage = source.ratings, Lineage()
         self.lineage.extend(import_events(population))
@@ -260,7 +260,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.folder = RunFolder(args.output_dir)
         self.given_sampler = sampler
         self.row_members: list[str] = []
-        self._lengths: list[int] = []  # of this process' completions
+        self._written: dict[str, list] = {}  # this process' prompts, completions and their lengths
         self._batch: dict[str, Any] = {}  # the micro-batch of the update
         self._unseen, self._logps = 0, None  # micro-batches before their first pass; what the last pass has computed
         self.resumed: list[dict[str, Any]] = []
@@ -399,8 +399,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         rewards, weights = self._rewards_per_func, self.reward_weights
         place["versions"] = {name: member.version for name, member in self.population.items()}
         functions = {"names": self.reward_func_names, "weights": weights}
-        written = {"members": self.row_members, "lengths": self._lengths}
-        rows = ScoredRows.gather(output, rewards, **written, **functions, logged=self._logs, **place)
+        rows = ScoredRows.gather(output, rewards, members=self.row_members, **self._written, **functions, **place)
         if training:
             self.progress.begin("learn", wanted * self.num_iterations, "rows")
             self.updates.rescale(rows)
@@ -417,11 +416,13 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.population.routing.clear()
         return output
 
-    def _note_lengths(self, generate: Callable[[list], tuple], prompts: list) -> tuple:
-        """Generates, and notes the lengths: TRL masks truncated completions (`mask_truncated_completions`)."""
+    def _note_written(self, generate: Callable[[list], tuple], prompts: list) -> tuple:
+        """Generates, and notes what: TRL masks truncated completions (`mask_truncated_completions`), and logs no more
+        rows than a generation batch has, which can be fewer than are evaluated at once."""
         generated = generate(prompts)
         self.source.sampler.rest()
-        self._lengths = [len(ids) for ids in generated[1]]
+        lengths = [len(ids) for ids in generated[1]]
+        self._written = {"prompts": prompts, "completions": generated[3], "lengths": lengths}
         return generated
 
     def _keep_rewards(self, calculate: Callable[..., torch.Tensor], *rows: Any, **named: Any) -> torch.Tensor:
