@@ -72,6 +72,20 @@ def test_a_penalty_towards_the_base_is_refused(tmp_path, tiny_model):
         measure_retention([*recipe, "--beta", "0.1"], ["gaussian"], folder=str(tmp_path / "retention"))
 
 
+def test_a_recipe_of_a_single_agent_is_one_of_students_here(tmp_path, tiny_model):
+    phase = _Phase(write_recipe(tmp_path, tiny_model, shared_member=True), str(tmp_path / "parents"), 2, 1, seed=0)
+    phase.close()
+    assert list(phase.trainer.population) == ["teacher_0", "student_0", "student_1"]
+
+
+def test_a_recipe_without_teachers_is_refused(tmp_path, tiny_model):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "One?"}\n' * 4)
+    recipe = write_recipe(tmp_path, tiny_model, num_teachers=0, dataset_name=str(rows), evolution_interval="leave out")
+    with pytest.raises(ValueError, match="num_teachers=0: in this test, a teacher writes the tasks"):
+        measure_retention(recipe, ["gaussian"], folder=str(tmp_path / "retention"))
+
+
 def test_a_start_that_fails_leaves_no_folder(tmp_path, tiny_model, capsys):
     recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
     output = tmp_path / "new" / "retention"

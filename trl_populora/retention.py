@@ -106,7 +106,8 @@ def measure_retention(
 
     Args:
         recipe (`Sequence[str]`): Command line of a run, as `trl_populora.train` takes it. This function replaces the
-            sizes of the population, evolution and the number of steps. A batch has at most the recipe's rows.
+            sizes of the population (of one agent, too), evolution and the number of steps. A batch has at most the
+            recipe's rows.
         operators (`Sequence[str]`): Names of variation operators, one child each. Parameters may follow a name, as in
             `"component_masking:rho=0.1"`.
         folder (`str`): Where the runs write; made if missing. After each seed, the curves of all seeds until
@@ -214,6 +215,8 @@ class _Phase:
         children: bool = False,
     ) -> None:
         _, args = parse(list(recipe))
+        if not args.num_teachers:
+            raise ValueError("num_teachers=0: in this test, a teacher writes the tasks. Name a recipe of self-play.")
         if args.beta:
             raise ValueError(
                 f"beta={args.beta}: its penalty pulls members towards the base, where the children do not start. Set "
@@ -223,6 +226,7 @@ class _Phase:
         forced = {
             "num_teachers": 1,
             "num_students": students,
+            "shared_member": False,
             "prompts_per_teacher": students,
             "per_device_train_batch_size": max(
                 count for count in range(1, args.per_device_train_batch_size + 1) if rows % count == 0
