@@ -282,6 +282,22 @@ def test_the_exam_is_reserved_and_an_unknown_one_is_told_before_training(tmp_pat
     assert not list(tmp_path.glob("out/**/history.jsonl"))
 
 
+def test_neither_parents_nor_children_learn_from_the_held_out_tasks(tmp_path, tiny_model, monkeypatch):
+    recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
+    asked = []
+
+    def take_exam(phase, exam):
+        buffer, types = phase.trainer.source.buffer, phase.trainer.source.task_types
+        tasks = [types["code_o"].read_task(json.loads(question.reference)) for question in exam.questions]
+        asked.append([buffer.reserves(task) for task in tasks])
+        return np.ones((len(phase.students), len(tasks)))
+
+    monkeypatch.setattr(_Phase, "take_exam", take_exam)
+    monkeypatch.setattr(_Phase, "train", lambda phase, after_round=None: None)
+    measure_retention(recipe, ["clone"], folder=str(tmp_path / "out"), seeds=[0], tasks=80)  # `held_out` has 64
+    assert asked == [[True] * 80] * 2
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -166,6 +166,7 @@ def measure_retention(
         own = [RetentionCurve(operator, seed, float(solved[order[0]])) for operator in operators]
         nursery = os.path.join(own_folder, "children")
         with closing(_Phase(recipe, nursery, len(own), rounds, seed, exam, children=True)) as children:
+            children.exam(tasks, exam)  # whose tasks it, too, does not learn from
             children.take_over(teacher, ways, factors, seed)
             _train_and_ask(children, questions, own, every=every, report=report)
         curves += own
@@ -289,7 +290,7 @@ class _Phase:
 
     def exam(self, count: int, name: str | None = None) -> "Exam":
         """The exam of a name; or else `count` seed tasks of each type, of the run's families, that its buffer does not
-        hold."""
+        hold, and from now on refuses."""
         from .evaluation.exams import make_exam
         from .evaluation.held_out import HELD_OUT_SEED, task_exam
         from .tasks import families_of
@@ -302,6 +303,8 @@ class _Phase:
             known = {task.id for task in source.buffer.tasks(name)}
             drawn = task_type.seeds(count + len(known), seed=HELD_OUT_SEED, families=families[name])
             tasks += [task for task in drawn if task.id not in known][:count]
+        # Only these tasks, not all that show their questions: an induction task would keep its whole program out.
+        source.buffer.reserved |= {source.task_types[task.type].key(task.payload) for task in tasks}
         return task_exam("retention", tasks, source.task_types)
 
     def take_exam(self, exam: "Exam") -> np.ndarray:
