@@ -49,7 +49,7 @@ class Population(Mapping[str, Member]):
             change the values of others.
         shared_init (`bool`, *optional*, defaults to `False`):
             Whether all founders start from the same matrix A, instead of each from its own. Then their factors
-            correspond to each other. B is 0 in any case.
+            correspond to each other. B is 0, unless `init_lora_weights` is `False` or `"orthogonal"`.
         guests (`Sequence[str]`, *optional*):
             Names of frozen adapters beside the members. Rows can run through them, but they are not
             members: they are not in the table, not trained and not saved. [`Population.admit`] sets their weights.
