@@ -79,6 +79,16 @@ def test_a_tokenizer_that_ends_nothing_is_refused(population):
         TransformersSampler(population, tokenizer, max_completion_length=12)
 
 
+@pytest.mark.parametrize("declared", [0, [0], 5, None])
+def test_tokens_that_the_base_declares_end_a_row(declared):
+    population = tiny_population()
+    population.base_model.generation_config.eos_token_id = declared
+    draw = sampler(population)
+    own = [] if declared is None else [declared] if isinstance(declared, int) else declared
+    assert draw.eos_ids == sorted({*own, draw.tokenizer.eos_token_id})
+    assert population.base_model.generation_config.eos_token_id == (own or None)
+
+
 def test_a_pad_token_of_the_model_ends_no_row(population):
     draw = sampler(population)
     draw.eos_ids = [2]

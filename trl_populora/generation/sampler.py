@@ -75,8 +75,8 @@ class Sampler(ABC):
         self.chat_template_kwargs = dict(chat_template_kwargs or {})
         # A base model knows no end of turn: it is stopped where it starts the next turn by itself.
         self.stop_strings = list(BASE_STOP) if template == "base" else []
-        declared = population.base_model.generation_config.eos_token_id or []
-        declared = [declared] if isinstance(declared, int) else list(declared)
+        declared = population.base_model.generation_config.eos_token_id  # which may be 0
+        declared = [declared] if isinstance(declared, int) else list(declared or [])
         end: Any = tokenizer.eos_token_id  # transformers' hints allow more
         if end is None:
             raise ValueError(
