@@ -304,7 +304,7 @@ class Sampler(ABC):
 @contextmanager
 def evaluation_mode(model: PreTrainedModel) -> Iterator[None]:
     """Context with the model in evaluation mode. Entered around all batches of a call, it is cheap inside: a change of
-    mode visits every module of every adapter.
+    mode visits every module of the base.
     """
     training = model.training
     if training:
