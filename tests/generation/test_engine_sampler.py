@@ -1,5 +1,6 @@
 """What the sampler decides, with an engine that PEFT plays; the real engine is in tests/vllm_engine."""
 
+import copy
 import json
 import math
 import os
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from tests.generation.engine_double import EngineDouble, base_model
+from tests.generation.test_transformers_sampler import language_model_of_images
 from tests.tiny import lora, perturb, tiny_tokenizer
 from trl_populora.evolution import recombine
 from trl_populora.generation import EngineSampler, TransformersSampler
@@ -533,6 +535,15 @@ def test_the_engine_is_told_what_to_serve(make):
     tokenizer, layers = tiny_tokenizer().name_or_path or "a folder", ("down_proj", "gate_proj", "k_proj", "o_proj")
     layers += ("q_proj", "up_proj", "v_proj")
     assert spec == EngineSpec("a folder", tokenizer, torch.float32, 4, 4, None, layers, packed=False)
+
+
+def test_a_base_that_also_reads_images_is_served(make):
+    base = language_model_of_images().eval()
+    population = Population(copy.deepcopy(base), lora(target_modules=["q_proj"]), num_teachers=0, num_students=2)
+    perturb(population, 0.3)
+    sampler = make(population, faults={"base": base})
+    sampler.sync()
+    assert all(error < 1e-4 for error in sampler.liveness.values())
 
 
 def test_an_engine_sleeps_until_it_is_needed(make):

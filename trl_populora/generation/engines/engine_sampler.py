@@ -322,7 +322,7 @@ class EngineSampler(Sampler):
     def _canary_prompt(self, length: int) -> list[int]:
         """Ordinary tokens in a random order that never changes."""
         special = {*self.tokenizer.all_special_ids, *self.eos_ids}
-        size = min(len(self.tokenizer), self.population.base_model.config.vocab_size)
+        size = min(len(self.tokenizer), self.population.base_model.config.get_text_config().vocab_size)
         vocabulary = [token for token in range(size) if token not in special]
         length = min(length, self.engine.max_model_length - TOKENS)
         picks = torch.randint(len(vocabulary), (length,), generator=torch.Generator().manual_seed(0)).tolist()
