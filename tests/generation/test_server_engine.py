@@ -114,6 +114,7 @@ def test_a_server_that_fails_is_told_from_one_that_refuses(server, connect, answ
         (500, {"error": {"message": "LoRA is not enabled."}}, "serves no LoRA.*--enable-lora"),
         (404, {"error": {"message": "No adapter found for /dev/shm/x"}}, "does not see /dev/shm/x.*adapter_dir"),
         (503, "overloaded", "status 503: overloaded"),
+        (422, {"detail": [{"loc": ["body", "id"], "msg": "Field required"}]}, "status 422: .*Field required"),
     ],
 )
 def test_a_refused_adapter_names_the_setting(server, connect, status, body, said):

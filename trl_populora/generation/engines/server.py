@@ -239,7 +239,8 @@ def _message(answer: str) -> str:
     try:
         said = json.loads(answer)
         said = said.get("error") or said
-        return said if isinstance(said, str) else said.get("message") or said.get("error_message") or said["detail"]
+        said = said if isinstance(said, str) else said.get("message") or said.get("error_message") or said["detail"]
+        return str(said)  # FastAPI lists the wrong fields of a request
     except MALFORMED:
         return answer.strip()[:300]
 
