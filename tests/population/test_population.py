@@ -30,7 +30,7 @@ def test_is_a_mapping_of_members():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("config", [lora(), lora(r=3, use_rslora=True, target_modules=["q_proj", "down_proj"])])
 def test_adapters_are_those_that_peft_adds(config, dtype):
     made = Population(two_layers().to(dtype), config, num_teachers=2, num_students=1)

@@ -343,8 +343,9 @@ class Population(Mapping[str, Member]):
                     self.lora_configs[name] = config = copy.deepcopy(template)
                     for path, layer in layers.items():
                         layer.update_layer(name, config.r, config.lora_alpha, config, target_name=path)
-                        layer.lora_A[name].float()
-                        layer.lora_B[name].float()
+                        for matrix in (layer.lora_A[name], layer.lora_B[name]):
+                            if matrix.get_parameter("weight").dtype.itemsize < 4:
+                                matrix.float()
             for layer in layers.values():
                 for part in ("lora_A", "lora_B", "lora_dropout"):  # PEFT would visit these for each adapter to come
                     made[layer, part][name] = getattr(layer, part).pop(name)
