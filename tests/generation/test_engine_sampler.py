@@ -498,6 +498,21 @@ def test_a_server_that_is_gone_is_told_once_to_unload(make):
     assert len(asked) == 1
 
 
+def test_a_server_keeps_no_adapter_after_a_failed_sync(make):
+    sampler = make()
+    sampler.sync()
+    sampler.engine.stale = True
+    shift(sampler.population, "student_0")
+    with pytest.raises(LivenessError, match="student_0"):
+        sampler.sync()
+    assert len(sampler.engine.loaded) == len(NAMES) + 1
+    sampler.engine.everywhere, sampler.engine.close = False, lambda: None
+    sampler.close()
+    assert sampler.engine.loaded == {}
+    sampler.engine.unload = None
+    sampler.close()
+
+
 @pytest.mark.slow
 def test_files_end_with_the_sampler(make, tmp_path):
     sampler = make()

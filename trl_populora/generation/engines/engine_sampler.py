@@ -234,8 +234,9 @@ class EngineSampler(Sampler):
 
     def close(self) -> None:
         """Ends the engine of this process, or unloads the members from the server, and removes what it has stored."""
-        self._unload(self.serving.values() if self._feeds and not self.engine.everywhere else ())
-        self.serving = {}
+        held = [*self._newest.values(), *self._outdated]  # also after a sync that has failed
+        self._unload(held if self._feeds and not self.engine.everywhere else ())
+        self.serving, self._newest, self._outdated = {}, {}, []
         self.engine.close()
         if self.store:
             self.store.close()
