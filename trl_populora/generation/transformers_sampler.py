@@ -88,8 +88,8 @@ class TransformersSampler(Sampler):
     ) -> list[Completion]:
         """Draws completions for tokenised prompts with explicit 32-bit row seeds.
 
-        Batches are made as in the update. Every batch has the same number of rows of each member, and its rows have
-        similar lengths.
+        Batches are made as in the update ([`schedule`]): of rows of similar lengths, where possible equally many of
+        each member.
         """
         places, lengths = self._places(members), [len(ids) for ids in prompt_ids]
         completions: dict[int, list[int]] = {}

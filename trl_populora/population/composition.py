@@ -23,8 +23,9 @@ def schedule(
     several times: one batch at most has rows of both. Parts are as small as possible, so that lengths are as similar
     as possible. Our choice.
 
-    If members have different numbers of rows, as in one rank's share of a round, the last batches of a role may have
-    more rows of some members than of others.
+    Some batches have more rows of some members than of others if members have different numbers of rows, as in one
+    rank's share of a round, or if the largest part that divides `size` and all these numbers still leaves more parts
+    in a batch than a role has members: 12 rows from two members of 8 rows each are 8 and 4.
 
     With `prompts`, a part is all rows of a member to one prompt, and parts are sorted by their tokens. So rows that
     share a prompt share a batch, but for those at its ends.

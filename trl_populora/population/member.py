@@ -54,7 +54,8 @@ class Member:
         """Inverse of `to_json`.
 
         Raises:
-            ValueError: If a value is missing, of another type, unknown, or out of range.
+            ValueError: If a value without a default is missing, one is unknown, or learning rate or temperature are
+                out of range. Other types are left to [`read_table`].
         """
         try:
             return cls(**{**data, "parents": tuple(data["parents"])})
