@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from ..run_files.layout import POPULATION_FILE
 
 
-ROLES = ("teacher", "student", "shared")
 RESERVED_NAMES = ("default", "ref", "base", "__base__")
 
 
