@@ -304,6 +304,8 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
                 ]
                 axis.fill_between(rounds, *ends, color=colours[arm], alpha=0.15, linewidth=0)
         axis.set(xlabel="round", ylabel=label)
+        if name == "solve_rate":  # of few attempts, the intervals reach far beyond what a share can be
+            axis.set_ylim(0, 1)
         axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=110)
     plt.close(figure)

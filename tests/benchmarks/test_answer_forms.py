@@ -52,7 +52,7 @@ def test_forms_and_distinct_completions_of_a_run(experiment, tmp_path, monkeypat
     ]
 
 
-@pytest.mark.parametrize(("name", "runs"), [("smollm2_learning", 10), ("smollm2_longer", 9)])
+@pytest.mark.parametrize(("name", "runs"), [("smollm2_learning", 10), ("smollm2_longer", 12)])
 def test_the_committed_forms_are_those_of_the_archive(tmp_path, monkeypatch, name, runs):
     unpack(RESULTS / "experiments" / f"{name}.tar.xz", tmp_path)
     out, folder = tmp_path / "out.json", str(tmp_path / name)
