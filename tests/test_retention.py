@@ -97,6 +97,8 @@ def test_a_start_that_fails_leaves_no_folder(tmp_path, tiny_model, capsys):
 class PhaseWithoutTraining:
     """All students solve both tasks."""
 
+    buffer = SimpleNamespace(reserved=frozenset())
+
     def __init__(self, recipe, folder, students, rounds, seed, exam, *, children=False):
         self.args, self.solved = SimpleNamespace(rounds=rounds), np.ones((students, 2))
 

@@ -158,6 +158,7 @@ def measure_retention(
             questions = parents.exam(tasks, exam)
             if len(questions.questions) < 2:
                 raise ValueError(f"exam={exam!r} has one question: differences need at least two")
+            reserved = parents.buffer.reserved
             parents.train()
             solved = np.nanmean(parents.take_exam(questions), axis=1)
             order = np.argsort(-solved, kind="stable")  # operators take the best parent first
@@ -166,7 +167,7 @@ def measure_retention(
         own = [RetentionCurve(operator, seed, float(solved[order[0]])) for operator in operators]
         nursery = os.path.join(own_folder, "children")
         with closing(_Phase(recipe, nursery, len(own), rounds, seed, exam, children=True)) as children:
-            children.exam(tasks, exam)  # whose tasks it, too, does not learn from
+            children.buffer.reserved |= reserved  # they do not learn from the questions, either
             children.take_over(teacher, ways, factors, seed)
             _train_and_ask(children, questions, own, every=every, report=report)
         curves += own
@@ -260,6 +261,7 @@ class _Phase:
         self.trainer.on_round = None
         self.trainer.stopping.tell = lambda: None  # how to resume, which these runs cannot
         self.students = list(self.trainer.population.students)
+        self.buffer = self.trainer.source.buffer
 
     def factors(self, name: str) -> "Factors":
         """A copy of a member's factors."""
@@ -300,11 +302,11 @@ class _Phase:
             return make_exam(name, source.task_types, data=self.args.probes.data)
         families = families_of(source.task_types, self.args.seed_families)
         for name, task_type in source.task_types.items():
-            known = {task.id for task in source.buffer.tasks(name)}
+            known = {task.id for task in self.buffer.tasks(name)}
             drawn = task_type.seeds(count + len(known), seed=HELD_OUT_SEED, families=families[name])
             tasks += [task for task in drawn if task.id not in known][:count]
         # Only these tasks, not all that show their questions: an induction task would keep its whole program out.
-        source.buffer.reserved |= {source.task_types[task.type].key(task.payload) for task in tasks}
+        self.buffer.reserved |= {source.task_types[task.type].key(task.payload) for task in tasks}
         return task_exam("retention", tasks, source.task_types)
 
     def take_exam(self, exam: "Exam") -> np.ndarray:

@@ -56,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
     registered = register(experiment, base, options.file, checked.exam_names)
     asked = experiment.asked(checked.exam_names.values())
     rounds = {arm: size.rounds for arm, size in checked.sizes.items()}
-    told = sys.stderr if options.launcher == "print" else None  # on standard output are commands only
+    commands = options.launcher == "print" and not options.results  # and nothing else, on standard output
+    told = sys.stderr if commands else None
     with ExperimentView({job.name: checked.sizes[job.arm].rounds for job in jobs}, file=told) as view:
         for folder in experiment.reuse:
             if not os.path.isdir(folder):
